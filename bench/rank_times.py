@@ -39,7 +39,6 @@ def main(
     comm = sp.init()
     graph = sp.load_dataset(folder).graph if folder.startswith("rmat:") else load(Path(folder))
     facts = {"machine": machine_facts(1), "ranks": comm.size, "over": comm.name, "link": link}
-    lines: list[dict[str, Any]] = []
     for name in sampler or ("GraphSAGE", "LADIES norm"):
         seeds = seeds_of(graph, k * SAMPLERS[name][1])
         turns: dict[tuple[int, str], list[float]] = {}
@@ -52,14 +51,18 @@ def main(
                 if round_:
                     turns.setdefault(side, []).append(seconds)
         found = [line(name, k, side, turns, parts[side]) for side in sides]
-        lines += [{**one, **facts} for one in found]
-    if comm.rank == 0:
-        result.parent.mkdir(parents=True, exist_ok=True)
-        with result.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(one) + "\n" for one in lines)
-        for one in lines:
-            typer.echo(f"{one['sampler']:15} k={k} c={one['replication']} {one['words']}")
+        if comm.rank == 0:
+            add_lines(result, [{**one, **facts} for one in found])
     comm.close()
+
+
+def add_lines(result: Path, lines: list[dict[str, Any]]) -> None:
+    """To the file and to the screen; after each sampler, so that a run which is cut off has its first ones."""
+    result.parent.mkdir(parents=True, exist_ok=True)
+    with result.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(one) + "\n" for one in lines)
+    for one in lines:
+        typer.echo(f"{one['sampler']:15} k={one['batches']} c={one['replication']} {one['words']}")
 
 
 def partitioned(graph: sp.Graph, comm: Any, c: int, algorithm: str) -> sp.PartitionedGraph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,10 +53,25 @@ class ClusterOptions:
     bandwidth: Annotated[
         str | None, Option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.", PANEL)
     ] = None
+    duplex: Annotated[
+        float, Option("Share of the bandwidth that is left each way where all ranks send and receive.", PANEL)
+    ] = 1.0
     ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual in the network")] = (
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
+    cores_per_rank: Annotated[
+        float | None,
+        Option("Cores of a rank; less than 1 where ranks share cores.", PANEL, unset="as many as threads"),
+    ] = None
+    computation: Annotated[
+        bool,
+        Option(
+            "Measure here how long ranks compute; else times are those of communication alone.",
+            PANEL,
+            flags="--computation/--no-computation",
+        ),
+    ] = True
     algorithm: Annotated[str, replace(ALGORITHM, choices=("column", "stages", "oblivious"))] = "column"
     replicate_hubs: ReplicateHubs = None
     model_size: Annotated[
@@ -153,17 +169,18 @@ def cluster_facts(
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
-    network = network_named(options.network, options.alpha, options.bandwidth)
+    network = network_named(options.network, options.alpha, options.bandwidth, options.duplex)
     cluster = Cluster(
         ranks=ranks,
         memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
         network=network,
         ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
+        cores=_cores(options.cores_per_rank),
     )
-    plan = plan_cluster(
-        pilot, cluster, _job(options, edge_ids, prefetch), replication=_replication(options.replication)
-    )
+    job = _job(options, edge_ids, prefetch)
+    replication = _replication(options.replication)
+    plan = plan_cluster(pilot, cluster, job, replication=replication, computation=options.computation)
     cooperation = _cooperation(pilot, options, cluster)
     profile = pilot.profile
     facts = {
@@ -220,6 +237,12 @@ def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     return Job(algorithm, sizes[0], sizes[1], edge_ids=edge_ids, prefetch=prefetch)
 
 
+def _cores(given: float | None) -> float | None:
+    if given is not None and not 0 < given < math.inf:
+        raise InputError(argument="cores_per_rank", given=f"{given:g}", expected="a number above 0")
+    return given
+
+
 def _replication(text: str) -> int | None:
     if text == "all":
         return None
@@ -243,7 +266,7 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     for line in _heading(plan, facts):
         print_line(line)
     print_line("")
-    print_sentence("For each replication c: the memory of a rank, batches in a bulk, communication of an epoch.")
+    print_sentence(f"For each replication c: the memory of a rank, batches in a bulk, {plan.timed} of an epoch.")
     print_table(_grids(plan))
     for grid in plan.grids:
         if not grid.fits:
@@ -260,7 +283,7 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     best = plan.recommended  # raises where none fits, which is the last word then
     print_line(
         f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
-        f"{_seconds(best.seconds)} of communication an epoch"
+        f"{_seconds(best.seconds)} of {plan.timed} an epoch"
     )
 
 
@@ -276,7 +299,7 @@ def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
         f"network {cluster.network.name}, algorithm {plan.job.algorithm}",
-        f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
+        f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of {plan.timed} alone",
     ]
 
 

@@ -17,6 +17,7 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.errors import CapacityError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
+from spsample.planning.cluster.computation import Computation, Timed
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
@@ -107,6 +108,54 @@ def test_slower_links_take_longer():
     assert slow > 2 * fast
 
 
+@pytest.mark.parametrize("algorithm", ["column", "stages", "oblivious"])
+def test_what_ranks_compute_is_a_phase(algorithm):
+    job = Job(algorithm)
+    without = plan_cluster(PILOT, CLUSTER, job, replication=2)
+    plan = plan_cluster(PILOT, CLUSTER, job, replication=2, computation=True)
+    (grid,), (silent,) = plan.grids, without.grids
+    assert (grid.phases[0].phase, grid.phases[0].received_max, grid.phases[0].messages_max) == ("computation", 0, 0)
+    assert 0 < grid.phases[0].seconds < grid.seconds
+    assert {one.phase for one in silent.phases} == {one.phase for one in grid.phases[1:]}
+    assert (plan.timed, without.timed) == ("sampling and communication", "communication")
+
+
+def test_ranks_that_share_a_core_compute_longer():
+    cost = Computation(per_bulk=1e-3, per_batch=1e-2, per_byte=1e-6)
+    alone = cost.seconds(4, 1000, threads=2, cores=2)
+    assert alone == pytest.approx(1e-3 + (4e-2 + 1e-3) / 2)  # what a bulk takes in any case is of one thread
+    assert cost.seconds(4, 1000, threads=1, cores=1) == pytest.approx(0.042)
+    assert cost.seconds(4, 1000, threads=2, cores=0.5) == pytest.approx(2 * 0.042)
+
+
+def test_ranks_wait_for_the_one_that_computes_most():
+    cost = Computation(0.0, 1.0, 0.0, unevenness=1.5)
+    assert cost.seconds(2, 0, threads=1, cores=1) == 3
+    assert cost.seconds(2, 0, threads=2, cores=2) == 1.5
+    assert cost.seconds(2, 0, threads=1, cores=0.5) == 4  # the cores are busy with others meanwhile
+
+
+def test_costs_are_fitted_to_bulks_of_each_size():
+    timed = [Timed(m, 100.0 * m**0.5, (0.01 * m + 0.003 * m**0.5,) * 2) for m in (1, 2, 6)]
+    fitted = Computation.fitted(timed)
+    assert (fitted.per_bulk, fitted.per_batch) == pytest.approx((0, 0.01), abs=1e-9)
+    assert (fitted.per_byte, fitted.unevenness) == pytest.approx((3e-5, 1))
+
+
+def test_a_trial_that_may_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: 1 << 20)
+    assert plan_cluster(PILOT, CLUSTER, Job("column"), replication=2, computation=True).grids
+    with pytest.raises(CapacityError, match=r"computation: got 1.00 MiB of memory; expected .*--no-computation"):
+        plan_cluster(PILOT, CLUSTER, Job("stages"), replication=2, computation=True)
+
+
+def test_trials_of_a_scaled_graph_stand_for_larger_batches():
+    sizes = {"num_nodes": 4 * GRAPH.num_nodes, "num_edges": 4 * GRAPH.num_edges, "num_seeds": 4096}
+    pilot = scaled_pilot(GRAPH, sp.GraphSAGE([6, 4]), **sizes, batch_size=64)
+    plan = plan_cluster(pilot, CLUSTER, replication=1, computation=True)
+    assert plan.grids[0].phases[0].seconds > 0
+
+
 def test_nothing_fits():
     plan = plan_cluster(PILOT, replace(CLUSTER, memory_per_rank=1 << 20))
     assert not any(one.fits for one in plan.grids)
@@ -178,7 +227,11 @@ def test_the_command_prints_tables_and_what_to_take():
     assert result.exit_code == 0
     assert "4 ranks of 953.67 MiB on 1 node, network perlmutter, algorithm column" in result.stdout
     assert "take c = 4 and bulks of" in result.stdout
-    assert [phase in result.stdout for phase in ("rows", "features", "status")] == [True] * 3
+    assert [phase in result.stdout for phase in ("computation", "rows", "features", "status")] == [True] * 4
+    assert "of sampling and communication an epoch" in result.stdout
+    alone = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--no-computation")
+    assert "computation" not in alone.stdout
+    assert "of communication an epoch" in alone.stdout
 
 
 @pytest.mark.parametrize("sampler", ["graphsage", "ladies", "fastgcn"])
@@ -218,6 +271,8 @@ def test_a_graph_that_is_not_here(kind):
         (["rmat:8,4", "--ranks", "4", "--bandwidth", "2GB"], "--bandwidth: got '2GB'"),
         (["rmat:8,4", "--ranks", "4", "--ranks-per-node", "0"], "--ranks-per-node: got 0"),
         (["rmat:8,4", "--ranks", "4", "--threads-per-rank", "0"], "--threads-per-rank: got 0"),
+        (["rmat:8,4", "--ranks", "4", "--duplex", "2"], "--duplex: got 2"),
+        (["rmat:8,4", "--ranks", "4", "--cores-per-rank", "0"], "--cores-per-rank: got 0"),
         (["rmat:8,4", "--ranks", "4", "--algorithm", "row"], "--algorithm: got 'row'"),
         (["rmat:8,4", "--ranks", "4", "--algorithm", "stages-split"], "--algorithm: got 'stages-split'"),
         (["rmat:8,4", "--ranks", "4", "--replicate-hubs", "all"], "--replicate-hubs: got 'all'"),

@@ -157,6 +157,9 @@ def test_the_rank_that_broadcasts_sends_to_each_other():
     assert one.sent.tolist() == [10, 0, 0, 20]
     assert one.received.tolist() == [0, 20, 10, 0]
     assert one.serial == 20
+    four = broadcasts("rows", GridShape(4), np.array([10.0, 20.0, 30.0, 40.0]))
+    assert four.sent.tolist() == [30, 60, 90, 120]
+    assert four.serial == 3 * 100  # two copies leave the root at once, then one of them goes on
 
 
 def test_gathers_rings_and_headers():
@@ -561,3 +564,13 @@ def test_seconds_by_hand():
     one = request("rows", GridShape(2), np.array([[0.0, 10.0], [10.0, 0.0]]))
     assert links.seconds(one, GridShape(2), 1) == pytest.approx(0.011)
     assert links.seconds(one.scaled(3), GridShape(2), 1) == pytest.approx(0.033)
+
+
+def test_links_that_are_slower_both_ways():
+    both = request("rows", GridShape(2), np.array([[0.0, 10.0], [10.0, 0.0]]))
+    one_way = request("rows", GridShape(2), np.array([[0.0, 10.0], [0.0, 0.0]]))
+    half = network_named("ethernet", "1ms", "1kB/s", duplex=0.5)
+    assert half.seconds(both, GridShape(2), 1) == pytest.approx(0.021)
+    assert half.seconds(one_way, GridShape(2), 1) == pytest.approx(0.011)
+    with pytest.raises(InputError, match=r"duplex: got 1.4; expected a share above 0 and up to 1"):
+        network_named("ethernet", duplex=1.4)

@@ -1,8 +1,9 @@
 """What a job takes on a cluster: memory of a rank, bytes and seconds of every exchange, for each replication.
 
 `plan` puts it together: pilots are sampled (`pilot`), their rows are counted by rank and block row (`counting`),
-formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`). `cooperation`
-sets cooperative batches beside batches of each rank's own, with counts of a step (`step_counts`).
+formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`). What ranks
+compute is measured by small grids on this machine (`computation`). `cooperation` sets cooperative batches beside
+batches of each rank's own, with counts of a step (`step_counts`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.wire_widths import WORD_BYTES
 
 Phase = Literal[
+    "computation",
     "frontier",
     "totals",
     "rows",
@@ -28,7 +29,7 @@ Phase = Literal[
     "status",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""What the ranks communicate for, in the order of a training step."""
+"""What the ranks compute and communicate for, in the order of a training step."""
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
 MODELLED_ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
@@ -65,6 +66,11 @@ class Exchange:
     received: FloatArray
     messages: FloatArray
     serial: float
+
+    @property
+    def both_ways(self) -> float:
+        """The most bytes that a rank sends and receives."""
+        return float((self.sent + self.received).max())
 
     @property
     def recorded(self) -> str:
@@ -171,8 +177,23 @@ def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Excha
     """Every block row to all ranks of the column that it has its stage in (the sparsity-oblivious variant)."""
     needed = np.tile(block_bytes, (shape.num_blocks, 1))
     asks, answers, messages, _ = _in_stages(shape, needed)
-    serial = _longest(shape, block_bytes) if shape.num_blocks > 1 else 0.0
+    serial = tree_sends(shape.num_blocks) * _longest(shape, block_bytes)
     return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
+
+
+def tree_sends(ranks: int) -> int:
+    """How often one array passes a link, one time after the other, until a binomial tree has brought it to all ranks.
+
+    The root of a tree of d levels sends to d ranks at once, so the first of them has it after d times the time of one,
+    and is then the root of d - 1 levels (gloo; MPI libraries cut large arrays in pieces, and are faster).
+
+    Examples
+    --------
+    >>> [tree_sends(n) for n in (1, 2, 4, 5, 16)]
+    [0, 1, 3, 6, 10]
+    """
+    levels = (ranks - 1).bit_length()
+    return levels * (levels + 1) // 2
 
 
 def row_gather(shape: GridShape, own: FloatArray) -> Exchange:
@@ -241,4 +262,5 @@ __all__ = [
     "stages_header",
     "stages_reply",
     "stages_request",
+    "tree_sends",
 ]

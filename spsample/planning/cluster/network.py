@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
@@ -49,6 +49,9 @@ class Network:
         Network adapters of a node, which its ranks share.
     ranks_per_node : int
         Where the user does not say how many.
+    duplex : float
+        What is left of the bandwidth each way where all ranks send and receive: 1; 0.5 where a link carries one of the
+        two at a time; less where the ranks share what carries them.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Network:
     between: Link
     adapters: int
     ranks_per_node: int
+    duplex: float = 1.0
 
     def to_other_nodes(self, ranks_per_node: int) -> Link:
         """The link of one rank to other nodes: an adapter, or its share where ranks are more than adapters."""
@@ -74,8 +78,9 @@ class Network:
         """
         share = share_inside(exchange.scope, shape, ranks_per_node)
         messages, away = float(exchange.messages.max()), self.to_other_nodes(ranks_per_node)
-        inside = self.inside.seconds(share * messages, share * exchange.serial)
-        return inside + away.seconds((1 - share) * messages, (1 - share) * exchange.serial)
+        serial = max(exchange.serial, exchange.both_ways / (2 * self.duplex))
+        inside = self.inside.seconds(share * messages, share * serial)
+        return inside + away.seconds((1 - share) * messages, (1 - share) * serial)
 
 
 PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
@@ -106,7 +111,7 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
     return inside / peers if peers else 1.0
 
 
-def network_named(name: str, alpha: str | None = None, bandwidth: str | None = None) -> Network:
+def network_named(name: str, alpha: str | None = None, bandwidth: str | None = None, duplex: float = 1.0) -> Network:
     """The network of that name, with another latency and bandwidth between nodes where they are given.
 
     Parameters
@@ -117,6 +122,8 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
         Seconds per message, as "2us".
     bandwidth : str, optional
         Bytes or bits per second of an adapter, as "25GB/s" or "100Gbit/s".
+    duplex : float
+        Share of the bandwidth that is left each way where all ranks send and receive.
 
     Raises
     ------
@@ -130,15 +137,17 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     """
     if name not in NETWORKS:
         raise InputError(argument="network", given=repr(name), expected="one of " + ", ".join(NETWORKS))
-    network = NETWORKS[name]
+    if not 0 < duplex <= 1:
+        raise InputError(argument="duplex", given=f"{duplex:g}", expected="a share above 0 and up to 1")
+    network = replace(NETWORKS[name], duplex=duplex)
     if alpha is None and bandwidth is None:
         return network
     link = Link(
         network.between.alpha if alpha is None else parse_seconds("alpha", alpha),
         network.between.beta if bandwidth is None else parse_bandwidth("bandwidth", bandwidth),
     )
-    inside = link if network is SHARED_MEMORY else network.inside
-    return Network(f"{name}, custom", inside, link, network.adapters, network.ranks_per_node)
+    inside = link if name == SHARED_MEMORY.name else network.inside
+    return replace(network, name=f"{name}, custom", inside=inside, between=link)
 
 
 def parse_seconds(argument: str, text: str) -> float:

@@ -13,12 +13,13 @@ from spsample.distributed.grid import divisors
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
+from spsample.planning.cluster.computation import Computation, Trials, moved_bytes
 from spsample.planning.cluster.exchanges import Algorithm, Phase
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.rank_memory import bulk_plan_of_rank, memory_parts
-from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
+from spsample.planning.cluster.traffic import NOTHING_MOVED, PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.cluster.wire_widths import WireWidths
 
 MOST_CELLS = 1 << 22  # ranks times block rows
@@ -39,6 +40,8 @@ class Cluster:
     ranks_per_node : int
     threads : int
         Threads of a rank.
+    cores : float, optional
+        Cores of a rank, a fraction where ranks share them; None: as many as threads.
     """
 
     ranks: int
@@ -46,6 +49,7 @@ class Cluster:
     network: Network
     ranks_per_node: int
     threads: int = 8
+    cores: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class GridPlan:
 
     @property
     def seconds(self) -> float:
-        """Communication of an epoch."""
+        """Sampling and communication of an epoch."""
         return sum(one.seconds for one in self.phases)
 
     @property
@@ -129,16 +133,25 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Plans for each replication, ascending; `left_out` are those of more than 2^22 ranks times block rows."""
+    """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows.
+
+    `computation` tells whether times are those of sampling and communication, or of communication alone.
+    """
 
     cluster: Cluster
     job: Job
     grids: tuple[GridPlan, ...]
     left_out: tuple[int, ...] = ()
+    computation: bool = False
+
+    @property
+    def timed(self) -> str:
+        """What the times are those of, in words."""
+        return "sampling and communication" if self.computation else "communication"
 
     @property
     def recommended(self) -> GridPlan:
-        """The least communication of an epoch; of equal ones the least memory.
+        """The least time of an epoch; of equal ones the least memory.
 
         Raises
         ------
@@ -158,7 +171,12 @@ class ClusterPlan:
 
 
 def plan_cluster(
-    pilot: Pilot, cluster: Cluster, job: Job | None = None, *, replication: int | None = None
+    pilot: Pilot,
+    cluster: Cluster,
+    job: Job | None = None,
+    *,
+    replication: int | None = None,
+    computation: bool = False,
 ) -> ClusterPlan:
     """Memory, the largest bulk, bytes and time of an epoch for each replication.
 
@@ -172,6 +190,9 @@ def plan_cluster(
     job : Job, optional
     replication : int, optional
         c; None: every divisor of p.
+    computation : bool
+        Also measure on this machine, for each c, how long ranks compute (`Trials`); else times are those of
+        communication alone.
 
     Raises
     ------
@@ -205,7 +226,9 @@ def plan_cluster(
             hint="Plan a larger replication.",
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
-    return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting), left_out)
+    trials = Trials(pilot, job.algorithm, _wire_of(pilot, job)) if computation else None
+    grids = tuple(_Planned(pilot, cluster, job, shape, trials).plan() for shape in fitting)
+    return ClusterPlan(cluster, job, grids, left_out, computation)
 
 
 def require_algorithm(name: str) -> Algorithm:
@@ -221,13 +244,19 @@ def require_algorithm(name: str) -> Algorithm:
     return cast("Algorithm", require_choice("algorithm", name, tuple(ALGORITHMS)))
 
 
+def _wire_of(pilot: Pilot, job: Job) -> WireWidths:
+    profile = pilot.profile
+    return WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+
+
 class _Planned:
     """The plan of one grid."""
 
-    def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
-        self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
-        profile = pilot.profile
-        self._wire = WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+    def __init__(
+        self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape, trials: Trials | None = None
+    ) -> None:
+        self._pilot, self._cluster, self._job, self._shape, self._trials = pilot, cluster, job, shape, trials
+        self._wire = _wire_of(pilot, job)
         self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
@@ -235,6 +264,10 @@ class _Planned:
     def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
         return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
+
+    @cached_property
+    def _computation(self) -> Computation | None:
+        return None if self._trials is None else self._trials(self._shape)
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -250,11 +283,17 @@ class _Planned:
             model_bytes=self._job.model_bytes,
         )
         memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
-        phases = {}
+        phases: dict[Phase, tuple[PhaseBytes, float]] = {}
+        if self._computation is not None:
+            sampling = moved_bytes(one for one in traffic if one.phase not in ("features", "gradients"))
+            batches = float(counts.batches.mean())
+            cores = cluster.threads if cluster.cores is None else cluster.cores
+            seconds = self._computation.seconds(batches, sampling, threads=cluster.threads, cores=cores)
+            phases["computation"] = NOTHING_MOVED, seconds
         for phase, moved in by_phase(traffic).items():
             exchanges = (one for one in traffic if one.phase == phase)
-            seconds = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
-            phases[phase] = moved, sum(seconds)
+            each = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
+            phases[phase] = moved, sum(each)
         return memory, phases
 
     def plan(self) -> GridPlan:
@@ -308,7 +347,13 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "network": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
+        "cores_per_rank": cluster.cores,
+        "network": {
+            "name": network.name,
+            "inside": vars(network.inside),
+            "between": vars(network.between),
+            "duplex": network.duplex,
+        },
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,

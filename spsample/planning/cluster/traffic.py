@@ -194,4 +194,7 @@ def _summed(traffic: list[Exchange]) -> PhaseBytes:
     )
 
 
-__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]
+NOTHING_MOVED = PhaseBytes(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+__all__ = ["NOTHING_MOVED", "PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]

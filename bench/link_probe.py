@@ -1,0 +1,70 @@
+"""Latency and bandwidth between ranks, as a plan takes them: `mpirun -n 4 python bench/link_probe.py LINK RESULT`.
+
+Over a slow network: as `rank_times.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import spsample as sp
+from spsample.comm.communicator import Communicator
+
+SMALL, IN_A_ROW = 64, 20
+"""Words to each other rank, where the latency counts, and exchanges of that size, one after the other."""
+
+
+def main(
+    link: Annotated[str, typer.Argument(help="What connects the ranks, for the record.")],
+    result: Annotated[Path, typer.Argument(help="JSON lines, to which rank 0 adds.")],
+    megabytes: Annotated[float, typer.Option(help="To each other rank, where the bandwidth counts.")] = 4,
+    rounds: Annotated[int, typer.Option(help="Of each, after one that does not count.")] = 5,
+) -> None:
+    """Seconds a message, and bytes a second where one rank sends and where all do: medians, of the slowest rank."""
+    comm = sp.init()
+    words, others = int(megabytes * 1e6 / 8), comm.size - 1
+    sends = np.ones((comm.size, comm.size), np.int64) - np.eye(comm.size, dtype=np.int64)
+    one = np.zeros_like(sends)
+    one[0] = sends[0]
+    small = seconds_of(comm, SMALL * sends, rounds, IN_A_ROW) / IN_A_ROW
+    away, both = (seconds_of(comm, size, rounds) for size in (words * one, words * sends))
+    size = others * 8 * words
+    found = {"alpha": small / others, "bandwidth": size / away, "duplex": min(away / both, 1.0)}
+    if comm.rank == 0:
+        facts = {"kind": "link", "link": link, "ranks": comm.size, "over": comm.name, "megabytes": megabytes, **found}
+        with result.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
+        typer.echo(json.dumps(facts))
+    comm.close()
+
+
+def seconds_of(comm: Communicator, counts: Any, rounds: int, times: int = 1) -> float:
+    """Of `times` exchanges of `counts[q, r]` words from rank q to rank r."""
+    send, receive = counts[comm.rank], counts[:, comm.rank]
+    rows = np.zeros(int(send.sum()), np.int64)
+
+    def exchanges() -> None:
+        for _ in range(times):
+            comm.all_to_all_v(rows, send, receive)
+
+    return statistics.median([slowest(comm, exchanges) for _ in range(rounds + 1)][1:])
+
+
+def slowest(comm: Communicator, call: Callable[[], object]) -> float:
+    """Seconds of the slowest rank."""
+    comm.all_gather(np.zeros(1))
+    start = time.perf_counter()
+    call()
+    return float(comm.all_gather(np.array([time.perf_counter() - start])).max())
+
+
+if __name__ == "__main__":
+    typer.run(main)

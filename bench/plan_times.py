@@ -1,0 +1,78 @@
+"""Times that a plan predicts beside those of `rank_times.py`: `python bench/plan_times.py FOLDER TIMES LINKS RESULT`.
+
+TIMES has lines of `rank_times.py`, LINKS those of `link_probe.py` for the same links. The computation is measured here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spsample.planning.cluster.computation import Trials, moved_bytes
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.network import Link, Network
+from spsample.planning.cluster.pilot import sample_pilot
+from spsample.planning.cluster.traffic import bulk_traffic
+from spsample.planning.cluster.wire_widths import WireWidths
+from traffic_cells import SAMPLERS, load, seeds_of
+
+MOST_BATCHES = 96
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Of indptr.npy and indices.npy.")],
+    times: Annotated[Path, typer.Argument(help="JSON lines of `rank_times.py`.")],
+    links: Annotated[Path, typer.Argument(help="JSON lines of `link_probe.py`.")],
+    result: Annotated[Path, typer.Argument(help="JSON lines, to which each algorithm of a sampler adds.")],
+    ranks: Annotated[int, typer.Option(help="p")] = 4,
+    cores_per_rank: Annotated[float, typer.Option(help="A fraction where ranks share cores.")] = 0.5,
+) -> None:
+    """A line for each that was measured and is planned for, with the ratio of the two times."""
+    graph = load(folder)
+    networks = {one["link"]: network_of(one) for one in lines_of(links)}
+    measured = [one for one in lines_of(times) if one["kind"] == "time" and one["algorithm"] != "auto"]
+    for name, (sampler, b) in SAMPLERS.items():
+        pilot = sample_pilot(graph, seeds_of(graph, MOST_BATCHES * b), sampler, batch_size=b)
+        profile = pilot.profile
+        wire = WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=False)
+        here = [one for one in measured if one["sampler"] == name and one["link"] in networks]
+        for c, algorithm in sorted({(one["replication"], one["algorithm"]) for one in here}):
+            shape, law = GridShape(ranks, c), sampler.draw_law(profile.weighting)
+            computation = Trials(pilot, algorithm, wire)(shape)
+            for one in here:
+                if (one["replication"], one["algorithm"]) != (c, algorithm):
+                    continue
+                traffic = bulk_traffic(pilot.counts(shape, one["batches"]), sampler, law, wire, algorithm)
+                batches, moved = one["batches"] / ranks, moved_bytes(traffic)
+                computed = computation.seconds(batches, moved, threads=1, cores=cores_per_rank)
+                moving = sum(networks[one["link"]].seconds(each, shape, 1) for each in traffic)
+                add_line(result, one, computed, moving)
+
+
+def network_of(probed: dict[str, Any]) -> Network:
+    """With a rank on each node."""
+    link = Link(probed["alpha"], probed["bandwidth"])
+    return Network(probed["link"], link, link, adapters=1, ranks_per_node=1, duplex=probed["duplex"])
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def add_line(result: Path, one: dict[str, Any], computed: float, moving: float) -> None:
+    """To the file and the screen."""
+    what = {name: one[name] for name in ("link", "sampler", "batches", "replication", "algorithm")}
+    predicted = computed + moving
+    found = {"measured": one["seconds"], "predicted": predicted, "computation": computed, "communication": moving}
+    with result.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"kind": "plan", **what, **found, "ratio": predicted / one["seconds"]}) + "\n")
+    words = " ".join(map(str, what.values()))
+    typer.echo(f"{words}: {1e3 * predicted:.0f} ms planned, {1e3 * one['seconds']:.0f} ms measured")
+
+
+if __name__ == "__main__":
+    typer.run(main)
