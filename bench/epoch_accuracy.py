@@ -1,4 +1,4 @@
-"""Accuracy of one GraphSAGE trained with spsample, PyG and DGL: the same model, fanouts and optimiser, over many seeds."""
+"""Accuracy of one GraphSAGE trained with spsample, PyG and DGL: same model, fanouts and optimiser, over many seeds."""
 
 from __future__ import annotations
 
