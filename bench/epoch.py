@@ -46,7 +46,7 @@ WAYS = (
         Way(f"{peer.title}, {workers} workers{', malloc set' if kept else ''}", peer, {"workers": workers}, kept)
         for peer in (PYG, DGL)
         for kept in (False, True)
-        for workers in (0, 2)
+        for workers in (0, 2, 4)
     ),
 )
 
@@ -99,9 +99,9 @@ def epoch(
         inputs = {"graph": str(folder), "seeds": str(Path(scratch) / "seeds" / "seeds.npy"), "threads": threads}
         for width in hidden or [128, 256]:
             wanted = {**options, "hidden": width}
-            started = [(way, _started(way, pythons, inputs, wanted, stack, console)) for way in ways]
+            sides = [(way, started(way, pythons, inputs, wanted, stack, console)) for way in ways]
             for number in range(-1, rounds):
-                for way, process in started:
+                for way, process in sides:
                     if process is not None:
                         figures += _turn(way, process, number, (graph, width, dropout))
             stack.close()
@@ -137,7 +137,7 @@ def _chosen(names: list[str] | None) -> list[Way]:
     return [way for way in WAYS if way.name in exact or (starts and way.name.startswith(starts))]
 
 
-def _started(
+def started(
     way: Way,
     pythons: dict[str, str | None],
     inputs: dict[str, Any],

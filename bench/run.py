@@ -16,6 +16,7 @@ from cooperative_training import cooperative_training
 from copies import copies
 from disk_features import disk_features
 from epoch import epoch
+from epoch_accuracy import epoch_accuracy
 from factored import factored
 from features import features
 from ladder import ladder
@@ -67,6 +68,7 @@ app.command()(ladder)
 app.command()(trainer_hits)
 app.command()(overlap)
 app.command()(epoch)
+app.command()(epoch_accuracy)
 
 
 @app.command()
@@ -110,6 +112,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
     overlap(dataset="planted:2000", fanouts="3,2", batch_size=64, bulk_size=2, hidden=[4], rounds=1, cores=2, out=out)
     epoch(graph="rmat:10,8", hidden=[8], batches=2, batch_size=16, rounds=1, out=out)
+    epoch_accuracy(dataset=["planted:300"], hidden=8, fanouts="5,5", batch_size=32, epochs=1, seeds=2, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

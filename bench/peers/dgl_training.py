@@ -24,6 +24,8 @@ class Sage(torch.nn.Module):
         super().__init__()
         self.convs = torch.nn.ModuleList(SAGEConv(a, b, "mean") for a, b in itertools.pairwise(dims))
         self.dropout = dropout
+        for linear in (module for module in self.modules() if isinstance(module, torch.nn.Linear)):
+            linear.reset_parameters()  # as the other sides' begin; DGL's own weights are larger
 
     def forward(self, blocks: list[Any]) -> torch.Tensor:
         """Logits of the seeds."""

@@ -20,7 +20,7 @@ from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
 from spsample.training.cooperative import Exchange, require_exchanged
 from spsample.training.dropout import Rows
-from spsample.training.sums import weighted_sums
+from spsample.training.sums import weighted_sums, with_targets
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from spsample.training.dropout import DropoutKey
 
 __all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "value_block", "weighted_degrees"]
+
+_PRODUCTS_OF_A_SUM = 16
+"""Multiplications of a matrix product in the time of one number of a sum over neighbours."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,24 @@ class Block:
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
         return weighted_sums(self.indptr, self.indices, self.values, h)
+
+    def with_targets(self, h: torch.Tensor) -> torch.Tensor:
+        """Return ``[h_targets | A h]``: shape ``(num_src, dim)`` to ``(num_dst, 2 dim)``, in one pass.
+
+        One product with ``[W_self | W_neigh]`` then makes a layer of GraphSAGE of it. The targets have to be the first
+        sources.
+        """
+        require_exchanged(self.exchange)
+        return with_targets(self.indptr, self.indices, self.values, h)
+
+    def sums_first(self, in_dim: int, out_dim: int) -> bool:
+        """Whether ``(A h) W`` takes less work than ``A (h W)``, by the counts of sources, targets and entries.
+
+        W has shape ``(in_dim, out_dim)``. Where there are many more sources than targets the sum comes first even if W
+        makes rows narrower.
+        """
+        products = (self.num_src - self.num_dst) * in_dim * out_dim
+        return products >= _PRODUCTS_OF_A_SUM * len(self.indices) * (in_dim - out_dim)
 
 
 def mean_block(adj: Any) -> Block:

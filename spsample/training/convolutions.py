@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
+from spsample.training.products import linear
 
 if TYPE_CHECKING:
     from spsample.training.blocks import Block
@@ -35,7 +36,8 @@ def _check_dims(in_dim: int, out_dim: int) -> None:
 class SAGEConv(nn.Module):
     """``W_self h_v + W_neigh (A h)_v + b``, A the mean over the neighbours.
 
-    ``W_neigh`` and ``A`` commute, so it is applied to the sources first where that makes them narrower.
+    ``W_neigh`` and ``A`` commute: what comes first is what takes less work on the block (`Block.sums_first`). Where A
+    does, both weights are one product.
 
     Parameters
     ----------
@@ -52,14 +54,13 @@ class SAGEConv(nn.Module):
         _check_dims(in_dim, out_dim)
         self.root = nn.Linear(in_dim, out_dim)
         self.neighbours = nn.Linear(in_dim, out_dim, bias=False)
-        self.narrows = out_dim < in_dim
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
         """Return the targets' next features."""
-        weight = self.neighbours
-        neighbours = block.aggregate(weight(h)) if self.narrows else weight(block.aggregate(h))
-        result: Tensor = self.root(h[: block.num_dst]) + neighbours
-        return result
+        root, weight = self.root, self.neighbours.weight
+        if block.sums_first(self.root.in_features, self.root.out_features):
+            return linear(block.with_targets(h), torch.cat([root.weight, weight], 1), root.bias)
+        return linear(h[: block.num_dst], root.weight, root.bias) + block.aggregate(linear(h, weight))
 
 
 class GCNConv(nn.Module):
@@ -84,15 +85,13 @@ class GCNConv(nn.Module):
         _check_dims(in_dim, out_dim)
         self.linear = nn.Linear(in_dim, out_dim, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_dim))
-        self.narrows = out_dim < in_dim
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
         """Return the targets' next features."""
-        scaled = h * (block.require_degrees() + 1).rsqrt()[:, None]
-        if self.narrows:
-            return self._propagate(self.linear(scaled), block) + self.bias
-        result: Tensor = self.linear(self._propagate(scaled, block)) + self.bias
-        return result
+        scaled, weight = h * (block.require_degrees() + 1).rsqrt()[:, None], self.linear.weight
+        if block.sums_first(self.linear.in_features, self.linear.out_features):
+            return linear(self._propagate(scaled, block), weight, self.bias)
+        return self._propagate(linear(scaled, weight), block) + self.bias
 
     @staticmethod
     def _propagate(scaled: Tensor, block: Block) -> Tensor:

@@ -68,6 +68,37 @@ def test_forward_and_backward_of_empty_rows_and_hubs(instruction_set: str, count
     np.testing.assert_allclose(of_h, a.T @ gradient.double().numpy(), atol=1e-3)
 
 
+@pytest.mark.parametrize("counts", [[], [0], [0, 0, 0], [1], [5000, 1, 0], [2, 0, 3]])
+@pytest.mark.parametrize("dim", [1, 17, 100])
+def test_targets_beside_sums(instruction_set: str, counts: list[int], dim: int) -> None:
+    block = block_of(counts, 7)
+    h = torch.randn(7, dim, requires_grad=True)
+    result, expected = block.with_targets(h), torch.cat([h[: block.num_dst], block.aggregate(h)], 1)
+    assert torch.equal(result, expected)
+    gradient = torch.randn_like(result)
+    of_h, theirs = (torch.autograd.grad(one, h, gradient)[0] for one in (result, expected))
+    torch.testing.assert_close(of_h, theirs, rtol=1e-5, atol=1e-3)
+
+
+def test_targets_beside_sums_of_other_numbers() -> None:
+    block = block_of([2, 0, 3], 7)
+    h = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(block.with_targets, h)
+    assert torch.autograd.gradgradcheck(block.with_targets, h)
+    values = block.values.clone().requires_grad_()
+    asking = Block(block.indptr, block.indices, values, 7)
+    (of_values,) = torch.autograd.grad(asking.with_targets(torch.ones(7, 2)).sum(), values)
+    assert of_values.tolist() == [2.0] * 5
+
+
+def test_what_comes_first_follows_from_the_counts() -> None:
+    block = block_of([2, 2], 1000)
+    assert block.sums_first(100, 10)  # 998,000 products of sources that are not targets, 5,760 of the sum
+    assert not block_of([20, 20], 2).sums_first(100, 10)
+    assert block_of([20, 20], 2).sums_first(10, 10)
+    assert block_of([20, 20], 2).sums_first(10, 100)
+
+
 def test_one_thread_and_two_give_equal_bits() -> None:
     block, h = block_of([20] * 3000, 9000), torch.randn(9000, 100, requires_grad=True)
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.features import FeatureStore  # noqa: E402
 from spsample.training import (  # noqa: E402
+    Block,
     BlockMaker,
     GATConv,
     GCNConv,
@@ -133,6 +135,19 @@ def test_sage_is_its_formula(in_dim, out_dim):
     h = torch.randn(4, in_dim)
     expected = conv.root(h[:3]) + conv.neighbours(block.aggregate(h))
     assert torch.allclose(conv(h, block), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [SAGEConv, GCNConv])
+@pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
+def test_both_orders_of_sum_and_product_are_equal(make, in_dim, out_dim, monkeypatch):
+    block = replace(mean_block(adj()), degrees=torch.arange(4.0))
+    conv, h, results = make(in_dim, out_dim), torch.randn(4, in_dim, requires_grad=True), []
+    for sums_first in (True, False):
+        monkeypatch.setattr(Block, "sums_first", lambda *_, first=sums_first: first)
+        result = conv(h, block)
+        results.append([result, *torch.autograd.grad(result.square().sum(), [h, *conv.parameters()])])
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])

@@ -1,0 +1,90 @@
+"""Matrix products of layers: by oneDNN on the processor, where torch's own go to another library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["linear"]
+
+_LARGE = 1 << 24
+"""Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x W^T + b``, as `torch.nn.functional.linear`; equal up to rounding.
+
+    Parameters
+    ----------
+    x, weight, bias
+        Shapes ``(rows, in_dim)``, ``(out_dim, in_dim)`` and ``(out_dim,)``.
+
+    Examples
+    --------
+    >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 7.]])
+    """
+    if _is_for_onednn(x, weight):
+        result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return result
+    return functional.linear(x, weight, bias)
+
+
+def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Whether this is a large product of float32 on the processor, and neither cast nor traced."""
+    return (
+        x.is_cpu
+        and weight.is_cpu
+        and x.dtype == weight.dtype == torch.float32
+        and x.ndim == 2
+        and x.shape[0] * weight.numel() >= _LARGE
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and _onednn_is_there()
+    )
+
+
+def _onednn_is_there() -> bool:
+    backend: Any = torch.backends.mkldnn
+    return bool(backend.is_available() and backend.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+class _Linear(torch.autograd.Function):
+    """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, bias = inputs
+        ctx.has_bias = bias is not None
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias = tangents
+        zero = x.new_zeros(len(x), len(weight))
+        parts = (
+            zero if of_x is None else linear(of_x, weight),
+            zero if of_weight is None else linear(x, of_weight),
+            zero if of_bias is None else of_bias,
+        )
+        return parts[0] + parts[1] + parts[2]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
+        return (
+            linear(gradient, weight.t()) if needs_x else None,
+            torch.mm(x.t(), gradient).t() if needs_weight else None,
+            gradient.sum(0) if needs_bias and ctx.has_bias else None,
+        )

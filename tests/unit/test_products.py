@@ -1,0 +1,94 @@
+"""Products of layers by oneDNN: values, gradients, and when torch's own product is taken."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from spsample.training import products
+from spsample.training.products import linear
+
+torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def _small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE", 0)
+
+
+def is_ours(result: torch.Tensor) -> bool:
+    return "_Linear" in type(result.grad_fn).__name__
+
+
+def arguments(rows: int, dims: tuple[int, int] = (5, 3)) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (rows, dims[0]), (dims[1], dims[0]), (dims[1],)
+    return tuple(torch.randn(shape, generator=generator).requires_grad_() for shape in shapes)
+
+
+@torch_only
+@pytest.mark.parametrize("rows", [0, 1, 2, 33, 500])
+@pytest.mark.parametrize("dims", [(5, 3), (1, 1), (100, 47), (16, 64)])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_values_and_gradients_are_torchs(rows: int, dims: tuple[int, int], has_bias: bool) -> None:
+    given = arguments(rows, dims)[: 3 if has_bias else 2]
+    ours, torchs = linear(*given), functional.linear(*given)
+    assert is_ours(ours)
+    torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-5)
+    g = torch.randn(rows, dims[1])
+    for mine, theirs in zip(torch.autograd.grad(ours, given, g), torch.autograd.grad(torchs, given, g), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-4)
+
+
+@torch_only
+def test_rows_and_weights_that_are_not_contiguous() -> None:
+    x, weight = torch.randn(5, 40).t(), torch.randn(5, 6).t()
+    torch.testing.assert_close(linear(x, weight), functional.linear(x, weight))
+    torch.testing.assert_close(linear(x[::2], weight[:3]), functional.linear(x[::2], weight[:3]))
+
+
+@torch_only
+def test_only_the_gradients_that_are_wanted() -> None:
+    x, weight, bias = arguments(7)
+    linear(x.detach(), weight, bias).sum().backward()
+    assert x.grad is None
+    torch.testing.assert_close(weight.grad, x.detach().sum(0).expand(3, -1))
+    assert bias.grad.tolist() == [7, 7, 7]
+
+
+@torch_only
+def test_second_derivatives_and_function_transforms() -> None:
+    x, weight, bias = arguments(7)
+
+    def second(product: object) -> list[torch.Tensor]:
+        (first,) = torch.autograd.grad(product(x, weight, bias).pow(3).sum(), x, create_graph=True)
+        return list(torch.autograd.grad(first.square().sum(), (x, weight, bias)))
+
+    for mine, theirs in zip(second(linear), second(functional.linear), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-3)
+    gradient = torch.func.grad(lambda w: linear(x.detach(), w, bias.detach()).square().sum())(weight.detach())
+    expected = torch.func.grad(lambda w: functional.linear(x.detach(), w, bias.detach()).square().sum())
+    torch.testing.assert_close(gradient, expected(weight.detach()), rtol=1e-4, atol=1e-3)
+    given = tuple(tensor.detach() for tensor in (x, weight, bias))
+    tangents = tuple(torch.randn_like(tensor) for tensor in given)
+    torch.testing.assert_close(
+        torch.func.jvp(linear, given, tangents), torch.func.jvp(functional.linear, given, tangents)
+    )
+
+
+@torch_only
+def test_torchs_product_where_ours_does_not_fit() -> None:
+    x, weight, bias = arguments(7)
+    assert linear(x.double(), weight.double()).dtype == torch.float64
+    assert not is_ours(linear(x[0], weight))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(x, weight, bias).dtype == torch.bfloat16
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert not is_ours(linear(x, weight))
+
+
+def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE", 7 * 15 + 1)
+    x, weight, _ = arguments(7)
+    assert not is_ours(linear(x, weight))
