@@ -35,15 +35,26 @@ def main(
     one = np.zeros_like(sends)
     one[0] = sends[0]
     small = seconds_of(comm, SMALL * sends, rounds, IN_A_ROW) / IN_A_ROW
+    pairs = comm.split(comm.rank // 2)
+    pair = comm.all_reduce(
+        np.array([seconds_of(pairs, SMALL * (1 - np.eye(2, dtype=np.int64)), rounds, IN_A_ROW)]), "max"
+    )
+    alpha, per_exchange = costs_of(others, small, float(pair[0]) / IN_A_ROW)
     away, both = (seconds_of(comm, size, rounds) for size in (words * one, words * sends))
     size = others * 8 * words
-    found = {"alpha": small / others, "bandwidth": size / away, "duplex": min(away / both, 1.0)}
+    found = {"alpha": alpha, "per_exchange": per_exchange, "bandwidth": size / away, "duplex": min(away / both, 1.0)}
     if comm.rank == 0:
         facts = {"kind": "link", "link": link, "ranks": comm.size, "over": comm.name, "megabytes": megabytes, **found}
         with result.open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts) + "\n")
         typer.echo(json.dumps(facts))
     comm.close()
+
+
+def costs_of(others: int, among_all: float, among_two: float) -> tuple[float, float]:
+    """Seconds a message, and an exchange in any case, from the seconds of small exchanges."""
+    alpha = min(max((among_all - among_two) / (others - 1), 0.0), among_two)
+    return alpha, max(among_two - alpha, 0.0)
 
 
 def seconds_of(comm: Communicator, counts: Any, rounds: int, times: int = 1) -> float:

@@ -55,7 +55,8 @@ def main(
 def network_of(probed: dict[str, Any]) -> Network:
     """With a rank on each node."""
     link = Link(probed["alpha"], probed["bandwidth"])
-    return Network(probed["link"], link, link, adapters=1, ranks_per_node=1, duplex=probed["duplex"])
+    more = {"duplex": probed["duplex"], "per_exchange": probed["per_exchange"]}
+    return Network(probed["link"], link, link, adapters=1, ranks_per_node=1, **more)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -52,6 +52,8 @@ class Network:
     duplex : float
         What is left of the bandwidth each way where all ranks send and receive: 1; 0.5 where a link carries one of the
         two at a time; less where the ranks share what carries them.
+    per_exchange : float
+        Seconds that an exchange takes in any case, beside those of its messages.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Network:
     adapters: int
     ranks_per_node: int
     duplex: float = 1.0
+    per_exchange: float = 0.0
 
     def to_other_nodes(self, ranks_per_node: int) -> Link:
         """The link of one rank to other nodes: an adapter, or its share where ranks are more than adapters."""
@@ -80,7 +83,8 @@ class Network:
         messages, away = float(exchange.messages.max()), self.to_other_nodes(ranks_per_node)
         serial = max(exchange.serial, exchange.both_ways / (2 * self.duplex))
         inside = self.inside.seconds(share * messages, share * serial)
-        return inside + away.seconds((1 - share) * messages, (1 - share) * serial)
+        exchanges = messages / max(peers_of(exchange.scope, shape), 1)
+        return self.per_exchange * exchanges + inside + away.seconds((1 - share) * messages, (1 - share) * serial)
 
 
 PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
@@ -103,12 +107,25 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
     p, c, node = shape.ranks, shape.replication, min(ranks_per_node, shape.ranks)
     if scope == "ring":  # waits for the slowest link
         return float(node >= p)
-    inside, peers = {
-        "column": (-(-node // c) - 1, p // c - 1),
-        "row": (min(node, c) - 1, c - 1),
-        "all": (node - 1, p - 1),
-    }[scope]
+    inside = {"column": -(-node // c) - 1, "row": min(node, c) - 1, "all": node - 1}[scope]
+    peers = peers_of(scope, shape)
     return inside / peers if peers else 1.0
+
+
+def peers_of(scope: Scope, shape: GridShape) -> int:
+    """How many ranks a rank sends to in one exchange.
+
+    Examples
+    --------
+    >>> [peers_of(scope, GridShape(16, 2)) for scope in ("column", "row", "all", "ring")]
+    [7, 1, 15, 1]
+    """
+    return {
+        "column": shape.num_blocks - 1,
+        "row": shape.replication - 1,
+        "all": shape.ranks - 1,
+        "ring": min(shape.ranks - 1, 1),
+    }[scope]
 
 
 def network_named(name: str, alpha: str | None = None, bandwidth: str | None = None, duplex: float = 1.0) -> Network:
@@ -184,4 +201,13 @@ def require_ranks_per_node(network: Network, given: int | None) -> int:
     return network.ranks_per_node if given is None else require_int("ranks_per_node", given, minimum=1)
 
 
-__all__ = ["NETWORKS", "Link", "Network", "network_named", "parse_bandwidth", "parse_seconds", "share_inside"]
+__all__ = [
+    "NETWORKS",
+    "Link",
+    "Network",
+    "network_named",
+    "parse_bandwidth",
+    "parse_seconds",
+    "peers_of",
+    "share_inside",
+]

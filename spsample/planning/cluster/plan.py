@@ -353,6 +353,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
             "inside": vars(network.inside),
             "between": vars(network.between),
             "duplex": network.duplex,
+            "per_exchange": network.per_exchange,
         },
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
