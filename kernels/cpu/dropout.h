@@ -25,4 +25,9 @@ void drop_numbers_portable(const DropoutRule& rule, const float* x, int64_t begi
 void drop_numbers_avx2(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
 void drop_numbers_avx512(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
 
+// The same of max(x, 0), of NaN for NaN.
+void drop_rectified_portable(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
+void drop_rectified_avx2(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
+void drop_rectified_avx512(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
+
 }  // namespace spsample

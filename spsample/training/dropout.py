@@ -15,7 +15,7 @@ from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
 
-__all__ = ["DropoutKey", "Rows", "Rowwise", "VertexDropout"]
+__all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
 
 _WORDS = 4
 """32-bit words of one counter: masks of four columns."""
@@ -105,7 +105,7 @@ class VertexDropout(nn.Module):
         if not self.training or self.p == 0:
             return h
         if rows is None:
-            return _dropped(h, self.p)
+            return self._dropped_by_place(h)
         if self.p == 1:
             return h * 0.0
         kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= np.uint32(_least(self.p))
@@ -115,24 +115,55 @@ class VertexDropout(nn.Module):
         """The probability."""
         return f"p={self.p}"
 
+    def _dropped_by_place(self, h: Tensor) -> Tensor:
+        """Dropout by the place of a number; one number of torch's generator is the key of all of them.
+
+        On the processor torch draws the numbers of a mask one after the other, which took half of a step. Here they
+        follow from a counter, on all threads. On a device, of other numbers than float32 and without the core torch
+        does it.
+        """
+        if not _is_for_core(h, self.p):
+            return functional.dropout(h, self.p, training=True)
+        result: Tensor = _Dropped.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
+        return result
+
+
+class RectifiedDropout(VertexDropout):
+    """ReLU, then `VertexDropout`: the same numbers, in one pass over them, and back by the result alone.
+
+    Examples
+    --------
+    >>> RectifiedDropout(0.5).eval()(torch.tensor([[-1.0, 2.0]]))
+    tensor([[0., 2.]])
+    """
+
+    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+        """Return ``max(h, 0)`` with numbers dropped, in training; else ``max(h, 0)``."""
+        in_one_pass = self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
+        if not in_one_pass:
+            return super().forward(functional.relu(h), rows)
+        result: Tensor = _DroppedRectified.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
+        return result
+
 
 def _least(p: float) -> int:
     """The least word of a number that is kept."""
     return min(round(p * 2**32), 2**32 - 1)
 
 
-def _dropped(h: Tensor, p: float) -> Tensor:
-    """Dropout by the place of a number; one number of torch's generator is the key of all of them.
+def _is_for_core(h: Tensor, p: float) -> bool:
+    """Whether the compiled core drops numbers of h."""
+    return h.is_cpu and h.dtype == torch.float32 and p < 1 and compiled_core() is not None
 
-    On the processor torch draws the numbers of a mask one after the other, which took half of a step. Here they follow
-    from a counter, on all threads. On a device, of other numbers than float32 and without the core torch does it.
-    """
-    core = compiled_core()
-    if core is None or p == 1 or not h.is_cpu or h.dtype != torch.float32:
-        return functional.dropout(h, p, training=True)
+
+def _drawn_key() -> tuple[int, int]:
+    """The key of a mask, of torch's generator."""
     key = int(torch.randint(2**63 - 1, (), device="cpu"))
-    result: Tensor = _Dropped.apply(h, p, (key & 0xFFFFFFFF, key >> 32))  # type: ignore[no-untyped-call]
-    return result
+    return key & 0xFFFFFFFF, key >> 32
+
+
+def _flat(*tensors: Tensor) -> list[np.ndarray]:
+    return [tensor.numpy().reshape(-1) for tensor in tensors]
 
 
 class _Dropped(torch.autograd.Function):
@@ -142,7 +173,7 @@ class _Dropped(torch.autograd.Function):
     def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
         numbers = h.detach().contiguous()
         out = torch.empty_like(numbers)
-        x, to = (tensor.numpy().reshape(-1) for tensor in (numbers, out))
+        x, to = _flat(numbers, out)
         compiled_core().drop_numbers(x, key, _least(p), 1 / (1 - p), to)
         return out
 
@@ -158,6 +189,62 @@ class _Dropped(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         result: Tensor = _Dropped.apply(gradients[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
+        return result, None, None
+
+
+class _DroppedRectified(torch.autograd.Function):
+    """ReLU and dropout under a key; what is above 0 afterwards passes gradients on, and no mask is kept."""
+
+    @staticmethod
+    def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+        numbers = h.detach().contiguous()
+        out = torch.empty_like(numbers)
+        x, to = _flat(numbers, out)
+        compiled_core().drop_rectified(x, key, _least(p), 1 / (1 - p), to)
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.p = inputs[1]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
+        return result, None, None
+
+
+class _ScaledWherePositive(torch.autograd.Function):
+    """Numbers times a scale where others are above 0, else 0; its derivative is the same of the gradient."""
+
+    @staticmethod
+    def forward(x: Tensor, where: Tensor, scale: float) -> Tensor:
+        numbers = x.detach().contiguous()
+        out = torch.empty_like(numbers)
+        flat, positive, to = _flat(numbers, where.detach().contiguous(), out)
+        compiled_core().scale_where_positive(flat, positive, scale, to)
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.scale = inputs[2]
+        ctx.save_for_backward(inputs[1])
+        ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
         return result, None, None
 
 

@@ -20,7 +20,7 @@ from spsample.errors import InputError
 from spsample.settings.training import ARCHITECTURES, ModelConfig
 from spsample.training.blocks import Block
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
-from spsample.training.dropout import Rowwise, VertexDropout
+from spsample.training.dropout import RectifiedDropout, Rowwise, VertexDropout
 
 __all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
 
@@ -151,16 +151,15 @@ def stack(
 
 
 class _PlainLayer(nn.Module):
-    """Dropout, convolution, then norm and activation."""
+    """Convolution, then what acts on one row at a time."""
 
-    def __init__(self, conv: nn.Module, dropout: float, after: nn.Module) -> None:
+    def __init__(self, conv: nn.Module, after: Rowwise) -> None:
         super().__init__()
-        self.dropout = VertexDropout(dropout)
         self.conv = conv
         self.after = after
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
-        result: Tensor = self.after(self.conv(self.dropout(h, block.source_rows), block))
+        result: Tensor = self.after(self.conv(h, block), block.target_rows)
         return result
 
 
@@ -185,14 +184,15 @@ def _norm(dim: int, config: ModelConfig) -> nn.Module:
 def _plain_stack(
     make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
 ) -> GNN:
-    hidden = config.hidden
-    dims = [in_dim, *[hidden] * (num_layers - 1), out_dim]
-    after = [nn.Sequential(_norm(hidden, config), nn.ReLU()) for _ in range(num_layers - 1)]
-    convs = [
-        _PlainLayer(make_conv(dims[i], dims[i + 1]), config.dropout, last)
-        for i, last in enumerate([*after, nn.Identity()])
-    ]
-    return GNN(nn.Identity(), convs, nn.Identity())
+    dims = [in_dim, *[config.hidden] * (num_layers - 1), out_dim]
+    after = [*(_activation(config) for _ in range(num_layers - 1)), Rowwise()]
+    convs = [_PlainLayer(make_conv(dims[i], dims[i + 1]), last) for i, last in enumerate(after)]
+    return GNN(Rowwise(VertexDropout(config.dropout)), convs, nn.Identity())
+
+
+def _activation(config: ModelConfig) -> Rowwise:
+    """What is between two convolutions: norm, ReLU, dropout."""
+    return Rowwise(_norm(config.hidden, config), RectifiedDropout(config.dropout))
 
 
 def _residual_stack(
@@ -219,9 +219,7 @@ def _precomputed(make: Architecture, in_dim: int, out_dim: int, num_layers: int,
             given="True with a precomputed first layer",
             expected="False: a residual model aggregates what its encoder has made of the features",
         )
-    first = Rowwise(
-        VertexDropout(config.dropout), nn.Linear(in_dim, config.hidden), _norm(config.hidden, config), nn.ReLU()
-    )
+    first = Rowwise(VertexDropout(config.dropout), nn.Linear(in_dim, config.hidden), *_activation(config))
     rest = make(config.hidden, out_dim, num_layers, config)
     return GNN(first, list(rest.convs), rest.decoder)
 

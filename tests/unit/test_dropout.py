@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from spsample.backends import get_backend
 from spsample.common.threads import compiled_core, kernel_threads
 from spsample.training import VertexDropout
+from spsample.training.dropout import DropoutKey, RectifiedDropout, Rows
 
 GROUP, COUNTERS = 64, 16
 
@@ -25,7 +26,8 @@ def words(count: int, key: tuple[int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["portable", "avx2", "avx512"])
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 63, 64, 65, 200, 70_001])
-def test_masks_follow_the_law(name: str, count: int) -> None:
+@pytest.mark.parametrize("call", ["drop_numbers", "drop_rectified"])
+def test_masks_follow_the_law(name: str, count: int, call: str) -> None:
     core = compiled_core()
     if core is None:
         pytest.skip("needs the compiled core")
@@ -34,10 +36,12 @@ def test_masks_follow_the_law(name: str, count: int) -> None:
         pytest.skip(f"this machine lacks {name}")
     try:
         x, out = np.random.default_rng(0).standard_normal(count).astype(np.float32), np.empty(count, np.float32)
-        core.drop_numbers(x, (7, 9), 2**30, 1 / 0.75, out)
+        x[::7], x[3::11] = -0.0, np.nan
+        getattr(core, call)(x, (7, 9), 2**30, 1 / 0.75, out)
     finally:
         core.set_instruction_set(before)
     kept = words(count, (7, 9)) >= 2**30
+    x = np.where(x <= 0, np.float32(0), x) if call == "drop_rectified" else x
     np.testing.assert_array_equal(out, np.where(kept, x * np.float32(1 / 0.75), np.float32(0)))
 
 
@@ -119,3 +123,57 @@ def test_a_second_derivative_and_checkpoints_have_the_same_masks() -> None:
         torch.manual_seed(2)
         gradients.append(torch.autograd.grad(call(x).square().sum(), x)[0])
     assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1, 1), (33, 17), (500, 100)])
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.9, 1.0])
+def test_rectified_dropout_is_relu_and_dropout_to_the_bit(shape: tuple[int, int], p: float) -> None:
+    results = []
+    for module in (RectifiedDropout(p), torch.nn.Sequential(torch.nn.ReLU(), VertexDropout(p))):
+        torch.manual_seed(4)
+        x = torch.randn(shape, requires_grad=True)
+        result = module(x)
+        gradient = torch.randn(shape[::-1]).t()  # not contiguous
+        results.append([result, *torch.autograd.grad(result, x, gradient)])
+        torch.testing.assert_close(module.eval()(x), torch.relu(x), rtol=0, atol=0)
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+
+
+def test_rectified_dropout_by_vertex_has_the_masks_of_dropout() -> None:
+    h, rows = torch.randn(40, 9), Rows(np.arange(40) * 3, DropoutKey(1, 2, 3))
+    assert torch.equal(RectifiedDropout(0.4)(h, rows), VertexDropout(0.4)(torch.relu(h), rows))
+
+
+def test_rectified_dropout_hides_no_nan() -> None:
+    x = torch.full((200, 5), torch.nan, requires_grad=True)
+    result = RectifiedDropout(0.5)(x)
+    assert 300 < int(result.isnan().sum()) < 700
+    (gradient,) = torch.autograd.grad(result, x, torch.ones_like(result))
+    assert torch.equal(gradient == 2, result.isnan())
+
+
+def test_rectified_dropout_differentiates_further() -> None:
+    x = torch.randn(30, 5, requires_grad=True)
+    torch.manual_seed(3)
+    result = RectifiedDropout(0.3)(x)
+    (first,) = torch.autograd.grad((result**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, 6 * x.detach().relu() * ((result.detach() != 0) / 0.7) ** 3)
+    tangent, plain = torch.randn(30, 5), x.detach()
+    torch.manual_seed(3)
+    of_transform = torch.func.grad(lambda h: (RectifiedDropout(0.3)(h) ** 3).sum())(plain)
+    torch.testing.assert_close(of_transform, first.detach())
+    torch.manual_seed(3)
+    primal, derivative = torch.func.jvp(RectifiedDropout(0.3), (plain,), (tangent,))
+    torch.testing.assert_close((primal, derivative), (result.detach(), tangent * (result.detach() != 0) / 0.7))
+
+
+def test_the_core_refuses_lengths_that_do_not_fit() -> None:
+    core = compiled_core()
+    if core is None:
+        pytest.skip("needs the compiled core")
+    x, short = np.ones(5, np.float32), np.ones(4, np.float32)
+    for arguments in ((x, short, 2.0, x.copy()), (x, x, 2.0, short)):
+        with pytest.raises(ValueError, match="one element per number"):
+            core.scale_where_positive(*arguments)
