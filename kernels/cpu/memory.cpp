@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -73,9 +74,12 @@ void free_memory(void* memory, size_t bytes) noexcept {
     }
 }
 
-// All blocks together, in use and kept, take at most an eighth more memory than those in use took at their peak: the peak of
-// this generation of requests and the one before, so that one large call is not remembered for ever. (The eighth is for sizes
-// that do not quite fit each other: they would else be freed and fetched in every call.) What was kept longest is freed first.
+// All blocks together, in use and kept, take an eighth more memory than those in use took at their peak: the peak of this
+// generation of requests and the one before, so that one large call is not remembered for ever. What was kept longest is freed
+// first. A call's intermediate blocks and its results differ in size, though, and are not in use together: all of them may
+// take more than that, and would be freed and fetched in every call. So the pool remembers the sizes it freed of late. When one
+// of them is asked for again, it may keep as much more from then on, up to twice the peak. A call that is not repeated never
+// takes it. What nobody asked for in a long time is freed.
 class Pool {
 public:
     Block take(size_t bytes) {
@@ -123,14 +127,17 @@ public:
     // Nothing is kept until the next request, so that what a failing call gives back is freed, too.
     void clear() noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
-        peak_ = peak_before_ = 0;
+        peak_ = peak_before_ = extra_ = 0;
         trim();
+        freed_.clear();
     }
 
     std::mutex& mutex() noexcept { return mutex_; }
 
 private:
     static constexpr int kGeneration = 256;  // requests
+    static constexpr uint64_t kIdle = 8 * kGeneration;
+
 
     // A kept block, and how many were given back before it.
     struct Free {
@@ -142,16 +149,15 @@ private:
     // use (those of the block that the caller is about to allocate).
     Block reuse_or_count(size_t size) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (++requests_ % kGeneration == 0) {
-            peak_before_ = peak_;
-            peak_ = used_;
-        }
+        if (++requests_ % kGeneration == 0) begin_generation();
         Block block{nullptr, size};
-        const auto found = free_.lower_bound(size);
-        if (found != free_.end() && found->first - found->first / 4 <= size) {
+        const auto found = fitting(free_, size);
+        if (found != free_.end()) {
             block = {found->second.memory, found->first};
             free_.erase(found);
             kept_ -= block.bytes;
+        } else {
+            allow_again(size);
         }
         used_ += block.bytes;
         peak_ = std::max(peak_, used_);
@@ -160,21 +166,66 @@ private:
         return block;
     }
 
+    // The smallest of `sizes` that serves a request for `size` bytes: up to a third more.
+    template <class Sizes>
+    static typename Sizes::iterator fitting(Sizes& sizes, size_t size) noexcept {
+        const auto found = sizes.lower_bound(size);
+        return found != sizes.end() && found->first - found->first / 4 <= size ? found : sizes.end();
+    }
+
+    void begin_generation() noexcept {
+        peak_before_ = peak_;
+        peak_ = used_;
+        for (auto one = free_.begin(); one != free_.end();) one = is_idle(one->second.given) ? drop(one) : std::next(one);
+        for (auto one = freed_.begin(); one != freed_.end();) one = is_idle(one->second) ? freed_.erase(one) : std::next(one);
+        const size_t held = used_ + kept_, base = base_limit();
+        extra_ = std::min(extra_, held > base ? held - base : 0);
+    }
+
+    bool is_idle(uint64_t given) const noexcept { return given_ - given > kIdle; }
+
+    // A block of `size` bytes is fetched: had one not been freed of late, it would not be.
+    void allow_again(size_t size) noexcept {
+        const auto found = fitting(freed_, size);
+        if (found == freed_.end()) return;
+        extra_ = std::min(extra_ + found->first, base_limit());
+        freed_.erase(found);
+    }
+
+    size_t peak_in_use() const noexcept { return std::max(peak_, peak_before_); }
+
+    size_t base_limit() const noexcept { return peak_in_use() + peak_in_use() / 8; }
+
+    size_t limit() const noexcept { return std::min(base_limit() + extra_, 2 * peak_in_use()); }
+
     void trim() noexcept {
-        const size_t peak = std::max(peak_, peak_before_);
-        while (!free_.empty() && used_ + kept_ > peak + peak / 8) {
+        while (!free_.empty() && used_ + kept_ > limit()) {
             const auto oldest = std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
                 return a.second.given < b.second.given;
             });
-            kept_ -= oldest->first;
-            free_memory(oldest->second.memory, oldest->first);
-            free_.erase(oldest);
+            remember(oldest->first);
+            drop(oldest);
+        }
+    }
+
+    std::multimap<size_t, Free>::iterator drop(std::multimap<size_t, Free>::iterator one) noexcept {
+        kept_ -= one->first;
+        free_memory(one->second.memory, one->first);
+        return free_.erase(one);
+    }
+
+    void remember(size_t size) noexcept {
+        try {
+            freed_.emplace(size, given_);
+        } catch (const std::bad_alloc&) {  // then it is not known that it was there
         }
     }
 
     std::mutex mutex_;
     std::multimap<size_t, Free> free_;
+    std::multimap<size_t, uint64_t> freed_;  // sizes of blocks that made room, and how many blocks had been given back then
     size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0, most_ = 0;
+    size_t extra_ = 0;  // may be kept beyond the peak and an eighth
     uint64_t requests_ = 0, given_ = 0;
 };
 
