@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
 
 from spsample.backends.on_host import OnHost
 
-__all__ = ["Tensors", "is_tensor"]
+__all__ = ["Tensors", "is_tensor", "on_stream"]
 
 
 def is_tensor(value: Any) -> bool:
@@ -22,6 +24,18 @@ def is_tensor(value: Any) -> bool:
     """
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+@contextmanager
+def on_stream(stream: Any) -> Iterator[None]:
+    """Around work that goes to a stream of torch's, on its GPU.
+
+    ``torch.cuda.stream`` alone goes back to a stream of the GPU that the thread was on, which is the first one in a new
+    thread: a context would be opened there, in memory that another rank trains with.
+    """
+    torch = sys.modules["torch"]
+    with torch.cuda.device(stream.device), torch.cuda.stream(stream):
+        yield
 
 
 class Tensors(OnHost):

@@ -140,8 +140,9 @@ class BulkLoader(Loader):
         alone. See `spsample.loading.overlap`.
     prefetch_budget
         With prefetch: bytes, or text such as ``"1GiB"``, for what is finished and not yet in use, half of it bulks and
-        half of it batches with features. One that is larger is made when it is waited for. None: ``memory_budget``,
-        and where that is None too, a number of bulks and batches is all that bounds them.
+        half of it batches with features; on ``device`` as many bytes of batches once more. One that is larger is made
+        when it is waited for. None: ``memory_budget``, and where that is None too, a number of bulks and batches is all
+        that bounds them.
     transform
         Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
         it is called in the thread that gathers features, where there is one.

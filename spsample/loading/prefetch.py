@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from spsample.backends.tensors import on_stream
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases
@@ -333,8 +334,7 @@ def _current_stream() -> AbstractContextManager[Any]:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return nullcontext()
-    stream: AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.current_stream())
-    return stream
+    return on_stream(torch.cuda.current_stream())
 
 
 def _work(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -252,7 +253,7 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
     local = threading.local()
 
     class Entered:
-        def __init__(self, stream: str) -> None:
+        def __init__(self, stream: SimpleNamespace) -> None:
             self.stream = stream
 
         def __enter__(self) -> None:
@@ -262,13 +263,15 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
             local.stream = "default"
 
     torch = SimpleNamespace(
-        cuda=SimpleNamespace(is_initialized=lambda: True, stream=Entered, current_stream=lambda: local.stream)
+        cuda=SimpleNamespace(
+            is_initialized=lambda: True, device=nullcontext, stream=Entered, current_stream=lambda: local.stream
+        )
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
-    local.stream = "side"
+    local.stream = side = SimpleNamespace(device=1)
     with Pipeline() as pipeline:
         used = pipeline.prefetch((local.stream for _ in range(2)), ahead=3, name="streams")
-        assert list(used) == ["side", "side"]
+        assert list(used) == [side, side]
 
 
 class BadlyClosed:

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spsample.backends.tensors import on_stream
+
 __all__ = ["BUFFERS", "CudaCalls", "Landed", "PinnedTransfer", "StagedTransfer", "Transfer", "transfer_to"]
 
 BUFFERS = 2
@@ -106,7 +108,7 @@ class CudaCalls:
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
         """Around work that goes to a stream."""
-        return torch.cuda.stream(stream)
+        return on_stream(stream)
 
     def recorded(self, stream: Any) -> Any:
         """An event: what a stream was given so far is done. The host sleeps while it waits for it."""
