@@ -78,7 +78,7 @@ void free_memory(void* memory, size_t bytes) noexcept {
 // generation of requests and the one before, so that one large call is not remembered for ever. What was kept longest is freed
 // first. A call's intermediate blocks and its results differ in size, though, and are not in use together: all of them may
 // take more than that, and would be freed and fetched in every call. So the pool remembers the sizes it freed of late. When one
-// of them is asked for again, it may keep as much more from then on, up to twice the peak. A call that is not repeated never
+// of them is asked for again, it may keep as much more from then on, up to 16 MiB and twice the peak. A call that is not repeated never
 // takes it. What nobody asked for in a long time is freed.
 class Pool {
 public:
@@ -137,6 +137,7 @@ public:
 private:
     static constexpr int kGeneration = 256;  // requests
     static constexpr uint64_t kIdle = 8 * kGeneration;
+    static constexpr size_t kMostExtra = size_t{1} << 24;  // bulks as large as memory allows are planned without it
 
 
     // A kept block, and how many were given back before it.
@@ -188,7 +189,7 @@ private:
     void allow_again(size_t size) noexcept {
         const auto found = fitting(freed_, size);
         if (found == freed_.end()) return;
-        extra_ = std::min(extra_ + found->first, base_limit());
+        extra_ = std::min(extra_ + found->first, kMostExtra);
         freed_.erase(found);
     }
 
