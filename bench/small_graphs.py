@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -50,30 +51,48 @@ def small_graphs(
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 5,
     dgl_python: Annotated[str | None, typer.Option(help="Interpreter that has DGL.")] = None,
     pyg_python: Annotated[str | None, typer.Option(help="Interpreter that has PyG and pyg-lib.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of small_graphs.jsonl.")] = Path("bench/results"),
+    out: Annotated[Path, typer.Option(help="Folder of small_graphs.jsonl; cells that are there are left out.")] = Path(
+        "bench/results"
+    ),
 ) -> None:
     """Small batches on graphs of low degree, against DGL and PyG: how many times as long they take."""
     console = Console(width=160) if not sys.stdout.isatty() else Console()
     pythons = {"dgl_loader": dgl_python, "pyg_loader": pyg_python}
     out.mkdir(parents=True, exist_ok=True)
-    records: list[dict[str, Any]] = [{"kind": "machine", **machine_facts(threads)}]
+    lines = Lines(out / "small_graphs.jsonl", machine_facts(threads))
     sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
+        if not (missing := [(b, k) for b in sizes for k in bulk_sizes if (name, b, k) not in lines.done]):
+            continue
         with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
             inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
             with Peers(pythons, inputs) as peers:
-                for size in sizes:
-                    case, pairs = case_of(batches, size, bulk_sizes)
+                for size, k in missing:
+                    case, pairs = case_of(batches, size, [k])
                     turns = measured(peers, case, rounds, {})
                     found = [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()]
-                    console.print(_table(f"{name}, batches of {size}", found))
-                    where = {"kind": "result", "graph": name, "batch_size": size}
-                    records += [{**where, **one.pair._asdict(), **_figures(one)} for one in found]
+                    console.print(_table(f"{name}, batches of {size}, calls of {k}", found))
+                    where = {"kind": "result", "graph": name, "batch_size": size, "bulk_size": k}
+                    lines.add({**where, **one.pair._asdict(), **_figures(one)} for one in found)
                 for text in peers.missing:
                     console.print(text, markup=False)
-                records += [{"kind": "missing", "graph": name, "what": text} for text in peers.missing]
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    (out / "small_graphs.jsonl").write_text(text, encoding="utf-8")
+                lines.add({"kind": "missing", "graph": name, "what": text} for text in peers.missing)
+
+
+class Lines:
+    """A file of JSON lines that grows cell by cell; `done` are the cells of this instruction set that are there."""
+
+    def __init__(self, path: Path, machine: dict[str, Any]) -> None:
+        self._path, self._set = path, {"instruction_set": machine["instruction_set"]}
+        known = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        results = [one for one in known if one["kind"] == "result" and self._set.items() <= one.items()]
+        self.done = {(one["graph"], one["batch_size"], one["bulk_size"]) for one in results}
+        self.add([{"kind": "machine", **machine}])
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Write some at once."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({**self._set, **record}) + "\n" for record in records)
 
 
 def _figures(one: Slower) -> dict[str, Any]:
