@@ -25,8 +25,6 @@ SUMS, ROWS = 0, 1
 
 STEPS = 8
 """Steps, at most, in which a rank's batches are merged until it is clear what to send."""
-CLEARLY = 1.25
-"""Times the bytes of rows that all sums seem to take, after some of them, for rows to be sent."""
 
 
 class Answered(NamedTuple):
@@ -112,22 +110,18 @@ def _cheaper_sums(
 ) -> list[ColumnMatrix] | None:
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
-    An eighth of the batches is merged at a time, until those merged take as many bytes by themselves, or all of them
-    clearly would: by the entries of the batches that are merged and of all. What is merged tells a part of the bytes,
-    never too many, and so the cheaper of the two is sent, to the bytes of the lengths of `Q`'s batches; only batches
-    that differ much from each other may be sent as rows at up to `CLEARLY` times the bytes. Sums that would take
-    clearly more than the limit cost an eighth of their merging.
+    An eighth of the batches is merged at a time, until those merged take as many bytes by themselves. What is merged
+    tells a part of the bytes, never too many, whatever the other batches are: this is always the cheaper of the two, to
+    the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of their merging.
     """
     pieces: list[ColumnMatrix] = []
     columns, largest, k = 0, 0, len(Q.batch_ids)
-    entries = pointers_of(np.diff(block.matrix.indptr)[Q.vertices])[Q.batch_ptr].tolist()
     cuts = sorted({k * step // STEPS for step in range(1, STEPS + 1)} - {0}) if limit > 0 else []
     for begin, end in zip([0, *cuts], cuts, strict=False):
         pieces.append(block.backend.merge_columns(block.matrix, *_batches(Q, rule, begin, end)))
         columns += len(pieces[-1].columns)
         largest = max(largest, int(pieces[-1].numerators.max(initial=0)))
-        taken = columns * (block.matrix.indices.itemsize + width_of(largest))
-        if limit <= taken or CLEARLY * limit * entries[end] < taken * entries[-1]:
+        if limit <= columns * (block.matrix.indices.itemsize + width_of(largest)):
             return None
     return pieces or None
 
