@@ -61,8 +61,9 @@ def _seeds_of(folder: Path, batch_size: int, scratch: Path) -> str:
     """The file of the training vertices, cut into whole batches."""
     train = np.load(folder / "train.npy")
     size = min(batch_size, len(train))
-    save(scratch / folder.name, seeds=train[: len(train) // size * size].reshape(-1, size))
-    return str(scratch / folder.name / "seeds.npy")
+    own = scratch / f"{folder.name}_seeds"  # beside the graph, where that is not kept
+    save(own, seeds=train[: len(train) // size * size].reshape(-1, size))
+    return str(own / "seeds.npy")
 
 
 def _runs(
