@@ -125,7 +125,8 @@ class Channel:
         received = []
         for i, array in enumerate(rows):
             came = np.concatenate(pieces[i :: len(rows)]).view(array.dtype)
-            received.append(Received(came.reshape(-1, *array.shape[1:]), expected[:, i].copy()))
+            recv_counts = expected[:, i].copy()
+            received.append(Received(came.reshape(int(recv_counts.sum()), *array.shape[1:]), recv_counts))
         return received
 
     @contextmanager

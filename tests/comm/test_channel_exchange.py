@@ -1,0 +1,48 @@
+"""`Channel.exchange`: arrays of all types and row shapes, as one message or each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spsample.comm import Channel, Sent, channel, collective, run_threads
+
+TIMEOUT = 20
+TYPES = (np.int8, np.uint16, np.int64, np.float32, np.float64, np.bool_)
+ROW_SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (0,), (2, 0), (1, 2))
+
+
+def arrays_of(size: int, seed: int) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+    """Counts (arrays, from, to) and, for each array, the rows of each rank."""
+    rng = np.random.default_rng([size, seed])
+    many = int(rng.integers(2, 8))
+    counts = rng.integers(0, 4, (many, size, size)) * (rng.random((many, size, size)) < 0.7)
+    kinds = [(TYPES[rng.integers(len(TYPES))], ROW_SHAPES[rng.integers(len(ROW_SHAPES))]) for _ in range(many)]
+    return counts, [
+        [rng.integers(0, 2, (int(counts[i, q].sum()), *shape)).astype(dtype) for q in range(size)]
+        for i, (dtype, shape) in enumerate(kinds)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("most", [0, 40, 1 << 20])
+def test_rows_of_all_types_and_shapes(monkeypatch, size, most):
+    """Of no bytes, too; where `most` is 40, some ranks have more and others have not."""
+    monkeypatch.setattr(channel, "MOST_TOGETHER", most)
+
+    def body(comm):
+        own = Channel(comm)
+        for seed in range(20):
+            counts, arrays = arrays_of(size, seed)
+            with collective(comm, own):
+                sends = [Sent(rows[comm.rank], counts[i, comm.rank]) for i, rows in enumerate(arrays)]
+                received = own.exchange(sends, phase="rows")
+            for i, got in enumerate(received):
+                begins = counts[i, :, : comm.rank].sum(axis=1)
+                parts = [arrays[i][q][b : b + counts[i, q, comm.rank]] for q, b in enumerate(begins)]
+                want = np.concatenate(parts)
+                np.testing.assert_array_equal(got.rows, want)
+                assert (got.rows.dtype, got.rows.shape) == (want.dtype, want.shape)
+                assert got.counts.tolist() == counts[i, :, comm.rank].tolist()
+
+    run_threads(size, body, TIMEOUT)
