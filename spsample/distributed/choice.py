@@ -28,7 +28,7 @@ class BulkKind(NamedTuple):
     Attributes
     ----------
     workload : hashable
-        Sampler, seeds in a batch, whether edge ids are given.
+        Sampler (as text), seeds in a batch, whether edge ids are given, backend.
     num_batches : int
     """
 

@@ -270,7 +270,7 @@ class PartitionedGraph(DistributedGraph):
             return self
         if not self._may_fetch_rows or sampler.kind != "layer-wise":
             return self._fixed
-        kind = BulkKind((sampler, options), num_batches)
+        kind = BulkKind((repr(sampler), options), num_batches)  # as ranks compare samplers, of any options
         name = self._choice.next(kind)
         graph = copy.copy(self._with(name))
         graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None

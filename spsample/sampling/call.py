@@ -79,6 +79,8 @@ class SamplingCall:
             edge_ids = require_bool("edge_ids", edge_ids)
             backend = None if backend is None else get_backend(backend).name
             graph = graph.to_device(backend)
+            if graph.comm.size > 1:
+                repr(sampler)  # which ranks compare; where one's own fails there, all learn of it here
         return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend)
 
     def cut(self, batch_ptr: Int64Array | None) -> SamplingCall:

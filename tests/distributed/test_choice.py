@@ -10,7 +10,7 @@ import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, partitioned
 from spsample.distributed.choice import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
-from spsample.errors import SpSampleError
+from spsample.errors import RankError, SpSampleError
 
 TIMEOUT = 60
 TRIAL = RUNS * len(CANDIDATES)
@@ -123,6 +123,45 @@ def test_rows_are_not_fetched_where_memory_may_not_hold_them(monkeypatch):
     for free, expected in ((4 * bytes_of_entries - 1, 0), (4 * bytes_of_entries, 1)):
         monkeypatch.setattr(partitioned, "available_memory", lambda free=free: free)
         assert run_threads(3, lambda comm: trials(comm, 1), TIMEOUT) == [expected] * 3
+
+
+class Marked(sp.LADIES):
+    """A sampler of a user's own, whose options may not be hashable."""
+
+    def __init__(self, sizes, marks=()):
+        super().__init__(sizes)
+        self.marks = marks
+
+    def options(self):
+        return super().options() | {"marks": self.marks}
+
+
+def test_samplers_whose_options_are_not_hashable():
+    A = GRAPHS["plain"]()
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm))
+        given = {"batch_size": 5, "epoch": 1}
+        bulks = [batches_of(sp.bulk_sample(parts, range(20), Marked([4], [1, 2]), **given)) for _ in range(TRIAL)]
+        assert len(parts.chosen_algorithms) == 1
+        return bulks
+
+    want = batches_of(sp.bulk_sample(A, range(20), sp.LADIES([4]), batch_size=5, epoch=1))
+    for bulks in zip(*run_threads(2, body, TIMEOUT), strict=True):
+        same_batches(gathered(bulks), want)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "column"])
+def test_a_sampler_of_one_rank_that_cannot_be_compared(algorithm):
+    """An array is not equal to a default of another shape, nor unequal: all ranks learn of it."""
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm), algorithm=algorithm)
+        with pytest.raises(RankError, match="rank 1 failed: ValueError"):
+            sp.bulk_sample(parts, range(20), Marked([4], np.arange(3) if comm.rank else ()), batch_size=5)
+        return len(sp.bulk_sample(parts, range(20), Marked([4]), batch_size=5))
+
+    assert run_threads(2, body, TIMEOUT) == [2, 2]
 
 
 def trials(comm, c):
