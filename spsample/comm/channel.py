@@ -78,12 +78,12 @@ class Channel:
         They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
         bytes to send; else each array by itself, which spares copies.
         """
-        rows = [contiguous(sent.rows) for sent in sends]
-        counts = (
-            np.stack([sent.counts for sent in sends], axis=1) if sends else np.zeros((self.group.size, 0), np.int64)
-        )
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
+        rows = [contiguous(sent.rows) for sent in sends]
+        counts = np.zeros((self.group.size, len(sends)), np.int64)
+        for i, sent in enumerate(sends):
+            counts[:, i] = sent.counts
         call = f"exchange in phase {phase!r}"
         expected, apart = self._agreed_counts(counts, rows, call)
         move = self._moved_apart if apart else self._moved_together

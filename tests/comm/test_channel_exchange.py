@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spsample.comm import Channel, Sent, channel, collective, run_threads
+from spsample.errors import InputError
 
 TIMEOUT = 20
 TYPES = (np.int8, np.uint16, np.int64, np.float32, np.float64, np.bool_)
@@ -46,3 +47,25 @@ def test_rows_of_all_types_and_shapes(monkeypatch, size, most):
                 assert got.counts.tolist() == counts[i, :, comm.rank].tolist()
 
     run_threads(size, body, TIMEOUT)
+
+
+def exchanged(comm, sends):
+    own = Channel(comm)
+    with collective(comm, own):
+        return [got.rows.tolist() for got in own.exchange(sends, phase="rows")]
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_counts_of_several_types(monkeypatch, most):
+    """NumPy has no integer type for both int64 and uint64."""
+    monkeypatch.setattr(channel, "MOST_TOGETHER", most)
+    counts = [np.ones(2, dtype) for dtype in (np.int64, np.uint64, np.uint8)]
+    sends = [Sent(np.arange(2), one) for one in counts]
+    assert run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT) == [[[r, r]] * 3 for r in range(2)]
+
+
+def test_counts_for_other_numbers_of_ranks():
+    """Refused as such."""
+    sends = [Sent(np.arange(2), np.ones(2, np.int64)), Sent(np.arange(3), np.ones(3, np.int64))]
+    with pytest.raises(InputError, match=r"send_counts: got \[1, 1, 1\]; expected 2 numbers"):
+        run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT)
