@@ -41,6 +41,12 @@ def contiguous(array: Array) -> Array:
     return namespace(array).ascontiguousarray(array).reshape(array.shape)  # type: ignore[no-any-return]
 
 
+def require_plain(array: Array) -> None:
+    """Refuse Python objects, which no message can move."""
+    if array.dtype.hasobject:
+        raise DTypeError(argument="send", given=f"dtype {array.dtype}", expected="a dtype without Python objects")
+
+
 def as_bytes(array: Array) -> Array:
     """The memory of an array in C order as uint8, not copied.
 
@@ -49,8 +55,7 @@ def as_bytes(array: Array) -> Array:
     >>> as_bytes(np.array([1, 2], np.uint16)).tolist()
     [1, 0, 2, 0]
     """
-    if array.dtype.hasobject:
-        raise DTypeError(argument="send", given=f"dtype {array.dtype}", expected="a dtype without Python objects")
+    require_plain(array)
     return array.reshape(-1).view(np.uint8)
 
 
@@ -106,6 +111,7 @@ __all__ = [
     "namespace",
     "on_device",
     "reduce_in_order",
+    "require_plain",
     "row_bytes",
     "settle_device",
     "to_device",

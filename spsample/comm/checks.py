@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from spsample.backends.protocol import Int64Array
+from spsample.comm.buffers import require_plain
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.common.checks import require_array, require_choice, require_int, short
 from spsample.common.threads import MOST_THREADS
@@ -20,7 +21,8 @@ def check_blocks(comm: Communicator, send: Array) -> None:
 
 
 def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, recv_counts: Int64Array) -> None:
-    """Refuse counts that do not fit the ranks or the array."""
+    """Refuse counts that do not fit the ranks or the array, and arrays of Python objects."""
+    require_plain(send)
     for name, counts in (("send_counts", send_counts), ("recv_counts", recv_counts)):
         _require_counts(comm, name, counts)
     if int(send_counts.sum()) != len(send):

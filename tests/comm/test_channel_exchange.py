@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spsample.comm import Channel, Sent, channel, collective, run_threads
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 
 TIMEOUT = 20
 TYPES = (np.int8, np.uint16, np.int64, np.float32, np.float64, np.bool_)
@@ -69,3 +69,17 @@ def test_counts_for_other_numbers_of_ranks():
     sends = [Sent(np.arange(2), np.ones(2, np.int64)), Sent(np.arange(3), np.ones(3, np.int64))]
     with pytest.raises(InputError, match=r"send_counts: got \[1, 1, 1\]; expected 2 numbers"):
         run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT)
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_objects_of_one_rank(many):
+    """Refused before the others count on them; the next exchange is right."""
+
+    def body(comm):
+        good = [Sent(np.arange(2), np.ones(2, np.int64))] * many
+        bad = [Sent(sent.rows.astype(object if comm.rank else np.int64), sent.counts) for sent in good]
+        with pytest.raises(DTypeError, match=r"send: got dtype object \(on rank 1\)"):
+            exchanged(comm, bad)
+        return exchanged(comm, good)
+
+    assert run_threads(2, body, TIMEOUT) == [[[r, r]] * many for r in range(2)]
