@@ -142,6 +142,13 @@ def test_costs_are_fitted_to_bulks_of_each_size():
     assert (fitted.per_byte, fitted.unevenness) == pytest.approx((3e-5, 1))
 
 
+@pytest.mark.parametrize("seconds", [(0.0, 0.0), (0.0, 1.0)])
+def test_bulks_of_less_than_a_tick_of_the_clock(seconds):
+    fitted = Computation.fitted([Timed(m, 0.0, (0.0, 0.0)) for m in (1, 2)] + [Timed(6, 0.0, seconds)])
+    assert np.isfinite([fitted.per_bulk, fitted.per_batch, fitted.per_byte]).all()
+    assert fitted.unevenness == (2 if seconds[1] else 1)
+
+
 def test_a_trial_that_may_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: 1 << 20)
     assert plan_cluster(PILOT, CLUSTER, Job("column"), replication=2, computation=True).grids

@@ -60,6 +60,8 @@ class Computation:
     def fitted(cls, timed: Sequence[Timed]) -> Computation:
         """Fit non-negative costs to the ranks' mean: the least squares of relative errors.
 
+        A mean that is less than a tick of the clock counts as one.
+
         Examples
         --------
         >>> timed = [Timed(k, 10 * k**0.5, (0.5 + 2 * k, 1.5 + 2 * k)) for k in (1, 4, 9)]
@@ -67,13 +69,14 @@ class Computation:
         >>> round(fitted.per_bulk, 6), round(fitted.per_batch, 6), round(fitted.unevenness, 3)
         (1.0, 2.0, 1.026)
         """
-        means = np.array([np.mean(one.seconds) for one in timed])
+        tick = time.get_clock_info("thread_time").resolution
+        means = np.array([max(np.mean(one.seconds), tick) for one in timed])
         columns = np.array([(1.0, one.batches, one.num_bytes) for one in timed])
         sizes = np.maximum(columns.max(axis=0), 1.0)
         costs, _ = nnls(columns / sizes / means[:, None], np.ones(len(timed)))
         per_bulk, per_batch, per_byte = (costs / sizes).tolist()
         largest = timed[-1].seconds
-        return cls(per_bulk, per_batch, per_byte, float(max(largest) / np.mean(largest)))
+        return cls(per_bulk, per_batch, per_byte, max(*largest, tick) / float(means[-1]))
 
     def seconds(self, batches: float, num_bytes: float, *, threads: int, cores: float) -> float:
         """Time of a bulk on a rank of `threads` threads that has `cores` cores, a fraction where ranks share them.
