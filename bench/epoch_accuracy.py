@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import tempfile
@@ -18,6 +17,7 @@ from rich.table import Table
 
 from epoch import WAYS, started, training_folder
 from graphs import save
+from json_lines import append
 from machine_facts import machine_facts
 
 SIDES = ("spsample, in turn", "PyG, 0 workers", "DGL, 0 workers")
@@ -41,19 +41,17 @@ def epoch_accuracy(
     options = {"fanouts": [int(size) for size in fanouts.split(",")], "hidden": hidden, "dropout": dropout}
     options |= {"epochs": epochs, "test": True}
     pythons = {"dgl_training": dgl_python, "pyg_training": pyg_python}
-    out.mkdir(parents=True, exist_ok=True)
     console, rows = Console(width=140), []
-    with (
-        tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch,
-        (out / "epoch_accuracy.jsonl").open("w") as to,
-    ):
-        print(json.dumps(machine_facts(threads)), file=to, flush=True)
+    path = out / "epoch_accuracy.jsonl"
+    path.unlink(missing_ok=True)
+    append(path, [machine_facts(threads)])
+    with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
         for name in dataset or ["planted:4000"]:
             folder = training_folder(name, graph_cache or Path(scratch))
             inputs = {"graph": str(folder), "seeds": _seeds_of(folder, batch_size, Path(scratch)), "threads": threads}
             for row in _runs(pythons, inputs, options, seeds, console):
                 rows.append({"dataset": name, "hidden": hidden, "fanouts": fanouts, "epochs": epochs, **row})
-                print(json.dumps(rows[-1]), file=to, flush=True)
+                append(path, rows[-1:])
     console.print(_table(rows))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import sys
 import threading
@@ -18,6 +17,7 @@ from rich.table import Table
 
 import spsample as sp
 from graphs import draw_seeds, graph_folder
+from json_lines import append, read
 from machine_facts import machine_facts
 
 GRAPHS = ["rmat:12,16", "rmat:16,16", "grid:100"]
@@ -62,29 +62,21 @@ def light_loops(
     ),
 ) -> None:
     """`for batch in loader: pass` with `prefetch=1`, over `prefetch=0`, and that over itself."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "light_loops.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     sp.set_num_threads(threads)
-    facts = machine_facts(threads)
-    known = [json.loads(line) for line in lines]
+    path, machine = out / "light_loops.jsonl", machine_facts(threads)
+    its_set = {"instruction_set": machine["instruction_set"]}
+    known = [one for one in read(path) if one["kind"] == "result" and its_set.items() <= one.items()]
+    done = {Cell(*(one[name] for name in Cell._fields)): one for one in known}
+    append(path, [{"kind": "machine", **machine}])
     sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     cells = [Cell(*cell) for cell in itertools.product(graph or GRAPHS, *sizes, (False, True))]
-    key = facts["instruction_set"]
-    done = {
-        (one["instruction_set"], Cell(*(one[name] for name in Cell._fields))): one for one in known if "prefetch" in one
-    }
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"kind": "machine", **facts}) + "\n")
-        for cell in cells:
-            if (key, cell) not in done:
-                loops = Loops(cell, batches, graph_cache)
-                record = {**cell._asdict(), "rounds": rounds, **loops.found(rounds, pass_ms / 1000)._asdict()}
-                done[key, cell] = record
-                file.write(json.dumps({"kind": "result", "instruction_set": key, **record}) + "\n")
-                file.flush()
+    for cell in cells:
+        if cell not in done:
+            found = Loops(cell, batches, graph_cache).found(rounds, pass_ms / 1000)
+            done[cell] = {"kind": "result", **its_set, **cell._asdict(), "rounds": rounds, **found._asdict()}
+            append(path, [done[cell]])
     console = Console(width=120) if not sys.stdout.isatty() else Console()
-    console.print(_table(key, [done[key, cell] for cell in cells]))
+    console.print(_table(machine["instruction_set"], [done[cell] for cell in cells]))
 
 
 class Loops:
@@ -108,12 +100,11 @@ class Loops:
         while time.perf_counter() < deadline:
             _seconds(ahead, 1)
         passes = max(1, round(turn_seconds / _seconds(plain, 1)))
-        turns: list[list[float]] = []
+        orders, turns = list(itertools.permutations(range(3))), []
         for round_ in range(rounds):
             taken = [0.0, 0.0, 0.0]
-            for which in itertools.islice(itertools.permutations(range(3)), round_ % 6, round_ % 6 + 1):
-                for one in which:
-                    taken[one] = _seconds(self.loaders[one], passes)
+            for one in orders[round_ % len(orders)]:
+                taken[one] = _seconds(self.loaders[one], passes)
             turns.append(taken)
         over = [taken[2] / taken[0] for taken in turns]
         low, _, high = statistics.quantiles(over, n=4) if rounds > 1 else (over[0],) * 3

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +14,8 @@ import numpy as np
 import typer
 
 import spsample as sp
+from json_lines import append
+from rank_times import slowest
 from spsample.comm.communicator import Communicator
 
 SMALL, IN_A_ROW = 64, 20
@@ -45,8 +45,7 @@ def main(
     found = {"alpha": alpha, "per_exchange": per_exchange, "bandwidth": size / away, "duplex": min(away / both, 1.0)}
     if comm.rank == 0:
         facts = {"kind": "link", "link": link, "ranks": comm.size, "over": comm.name, "megabytes": megabytes, **found}
-        with result.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+        append(result, [facts])
         typer.echo(json.dumps(facts))
     comm.close()
 
@@ -67,14 +66,6 @@ def seconds_of(comm: Communicator, counts: Any, rounds: int, times: int = 1) -> 
             comm.all_to_all_v(rows, send, receive)
 
     return statistics.median([slowest(comm, exchanges) for _ in range(rounds + 1)][1:])
-
-
-def slowest(comm: Communicator, call: Callable[[], object]) -> float:
-    """Seconds of the slowest rank."""
-    comm.all_gather(np.zeros(1))
-    start = time.perf_counter()
-    call()
-    return float(comm.all_gather(np.array([time.perf_counter() - start])).max())
 
 
 if __name__ == "__main__":

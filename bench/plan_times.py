@@ -5,12 +5,12 @@ TIMES has lines of `rank_times.py`, LINKS those of `link_probe.py` for the same 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from json_lines import append, read
 from spsample.planning.cluster.computation import Trials, moved_bytes
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Link, Network
@@ -24,16 +24,16 @@ MOST_BATCHES = 96
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Of indptr.npy and indices.npy.")],
-    times: Annotated[Path, typer.Argument(help="JSON lines of `rank_times.py`.")],
-    links: Annotated[Path, typer.Argument(help="JSON lines of `link_probe.py`.")],
+    times: Annotated[Path, typer.Argument(help="JSON lines of `rank_times.py`.", exists=True)],
+    links: Annotated[Path, typer.Argument(help="JSON lines of `link_probe.py`.", exists=True)],
     result: Annotated[Path, typer.Argument(help="JSON lines, to which each algorithm of a sampler adds.")],
     ranks: Annotated[int, typer.Option(help="p")] = 4,
     cores_per_rank: Annotated[float, typer.Option(help="A fraction where ranks share cores.")] = 0.5,
 ) -> None:
     """A line for each that was measured and is planned for, with the ratio of the two times."""
     graph = load(folder)
-    networks = {one["link"]: network_of(one) for one in lines_of(links)}
-    measured = [one for one in lines_of(times) if one["kind"] == "time" and one["algorithm"] != "auto"]
+    networks = {one["link"]: network_of(one) for one in read(links)}
+    measured = [one for one in read(times) if one["kind"] == "time" and one["algorithm"] != "auto"]
     for name, (sampler, b) in SAMPLERS.items():
         pilot = sample_pilot(graph, seeds_of(graph, MOST_BATCHES * b), sampler, batch_size=b)
         profile = pilot.profile
@@ -59,18 +59,12 @@ def network_of(probed: dict[str, Any]) -> Network:
     return Network(probed["link"], link, link, adapters=1, ranks_per_node=1, **more)
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    """JSON lines."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def add_line(result: Path, one: dict[str, Any], computed: float, moving: float) -> None:
     """To the file and the screen."""
     what = {name: one[name] for name in ("link", "sampler", "batches", "replication", "algorithm")}
     predicted = computed + moving
     found = {"measured": one["seconds"], "predicted": predicted, "computation": computed, "communication": moving}
-    with result.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"kind": "plan", **what, **found, "ratio": predicted / one["seconds"]}) + "\n")
+    append(result, [{"kind": "plan", **what, **found, "ratio": predicted / one["seconds"]}])
     words = " ".join(map(str, what.values()))
     typer.echo(f"{words}: {1e3 * predicted:.0f} ms planned, {1e3 * one['seconds']:.0f} ms measured")
 

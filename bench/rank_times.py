@@ -6,9 +6,9 @@ MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME set. FOLDER may be RMAT, as in r
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,9 @@ import numpy as np
 import typer
 
 import spsample as sp
+from json_lines import append
 from machine_facts import machine_facts
+from spsample.comm.communicator import Communicator
 from spsample.distributed.published.variants import ComparedGraph
 from traffic_cells import SAMPLERS, load, seeds_of
 
@@ -58,9 +60,7 @@ def main(
 
 def add_lines(result: Path, lines: list[dict[str, Any]]) -> None:
     """To the file and to the screen; after each sampler, so that a run which is cut off has its first ones."""
-    result.parent.mkdir(parents=True, exist_ok=True)
-    with result.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(one) + "\n" for one in lines)
+    append(result, lines)
     for one in lines:
         typer.echo(f"{one['sampler']:15} k={one['batches']} c={one['replication']} {one['words']}")
 
@@ -72,9 +72,14 @@ def partitioned(graph: sp.Graph, comm: Any, c: int, algorithm: str) -> sp.Partit
 
 def timed(parts: sp.PartitionedGraph, comm: Any, seeds: Any, how: tuple[sp.Sampler, int]) -> float:
     """Seconds of the slowest rank."""
+    return slowest(comm, lambda: sp.bulk_sample(parts, seeds, how[0], batch_size=how[1]))
+
+
+def slowest(comm: Communicator, call: Callable[[], object]) -> float:
+    """Seconds that a collective call takes the slowest rank."""
     comm.all_gather(np.zeros(1))
     start = time.perf_counter()
-    sp.bulk_sample(parts, seeds, how[0], batch_size=how[1])
+    call()
     return float(comm.all_gather(np.array([time.perf_counter() - start])).max())
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +15,7 @@ from rich.table import Table
 
 from cases import DGL, PYG, SPSAMPLE, Case, Side
 from graphs import draw_seeds, graph_folder, save
+from json_lines import append, read
 from machine_facts import machine_facts
 from measuring import Peers, measured
 from report import Turn, ratios
@@ -58,11 +57,14 @@ def small_graphs(
     """Small batches on graphs of low degree, against DGL and PyG: how many times as long they take."""
     console = Console(width=160) if not sys.stdout.isatty() else Console()
     pythons = {"dgl_loader": dgl_python, "pyg_loader": pyg_python}
-    out.mkdir(parents=True, exist_ok=True)
-    lines = Lines(out / "small_graphs.jsonl", machine_facts(threads))
+    path, machine = out / "small_graphs.jsonl", machine_facts(threads)
+    its_set = {"instruction_set": machine["instruction_set"]}
+    known = [one for one in read(path) if one["kind"] == "result" and its_set.items() <= one.items()]
+    done = {(one["graph"], one["batch_size"], one["bulk_size"]) for one in known}
+    append(path, [{"kind": "machine", **machine}])
     sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
-        if not (missing := [(b, k) for b in sizes for k in bulk_sizes if (name, b, k) not in lines.done]):
+        if not (missing := [(b, k) for b in sizes for k in bulk_sizes if (name, b, k) not in done]):
             continue
         with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
             inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
@@ -72,27 +74,11 @@ def small_graphs(
                     turns = measured(peers, case, rounds, {})
                     found = [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()]
                     console.print(_table(f"{name}, batches of {size}, calls of {k}", found))
-                    where = {"kind": "result", "graph": name, "batch_size": size, "bulk_size": k}
-                    lines.add({**where, **one.pair._asdict(), **_figures(one)} for one in found)
+                    where = {"kind": "result", **its_set, "graph": name, "batch_size": size, "bulk_size": k}
+                    append(path, ({**where, **one.pair._asdict(), **_figures(one)} for one in found))
                 for text in peers.missing:
                     console.print(text, markup=False)
-                lines.add({"kind": "missing", "graph": name, "what": text} for text in peers.missing)
-
-
-class Lines:
-    """A file of JSON lines that grows cell by cell; `done` are the cells of this instruction set that are there."""
-
-    def __init__(self, path: Path, machine: dict[str, Any]) -> None:
-        self._path, self._set = path, {"instruction_set": machine["instruction_set"]}
-        known = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-        results = [one for one in known if one["kind"] == "result" and self._set.items() <= one.items()]
-        self.done = {(one["graph"], one["batch_size"], one["bulk_size"]) for one in results}
-        self.add([{"kind": "machine", **machine}])
-
-    def add(self, records: Iterable[dict[str, Any]]) -> None:
-        """Write some at once."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps({**self._set, **record}) + "\n" for record in records)
+                append(path, ({"kind": "missing", **its_set, "graph": name, "what": text} for text in peers.missing))
 
 
 def _figures(one: Slower) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from figures import pyplot
 from graphs import graph_folder
+from json_lines import Line, append, read
 from machine_facts import machine_facts
 from traffic_cells import SAMPLERS, VARIANTS, Cell
 
@@ -32,8 +33,6 @@ KIB, MIB = 1 << 10, 1 << 20
 STYLES = {1: "-", 2: "--", 4: ":"}
 """Lines of the plot, by c."""
 BASELINES = ("stages", "stages-distinct", "stages-split")
-
-Line = dict[str, Any]
 
 
 def traffic(
@@ -102,14 +101,8 @@ def measured(what: str, folder: Path, cell: Cell, seconds: float) -> Line:
 
 def add(path: Path, line: Line) -> None:
     """After the others; the machine first."""
-    lines = [] if path.exists() else [{"kind": "machine", **machine_facts(1)}]
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(one) + "\n" for one in [*lines, line])
-
-
-def read(path: Path) -> list[Line]:
-    """All lines."""
-    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    machine = [] if path.exists() else [{"kind": "machine", **machine_facts(1)}]
+    append(path, [*machine, line])
 
 
 def done(path: Path) -> set[tuple[str, Cell]]:
