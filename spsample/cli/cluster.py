@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,11 +163,12 @@ def cluster_facts(
     pilot: Pilot, options: ClusterOptions, source: str | None, *, ranks: int, edge_ids: bool, prefetch: int
 ) -> tuple[ClusterPlan, dict[str, Any]]:
     """The plan, and the same for JSON."""
-    from spsample.common.checks import require_int
+    from spsample.common.checks import require_int, require_number
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
+    cores = options.cores_per_rank
     network = network_named(options.network, options.alpha, options.bandwidth, options.duplex)
     cluster = Cluster(
         ranks=ranks,
@@ -176,7 +176,7 @@ def cluster_facts(
         network=network,
         ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
-        cores=_cores(options.cores_per_rank),
+        cores=None if cores is None else require_number("cores_per_rank", cores, lambda x: x > 0, "a number above 0"),
     )
     job = _job(options, edge_ids, prefetch)
     replication = _replication(options.replication)
@@ -235,12 +235,6 @@ def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     ]
     algorithm = require_algorithm(options.algorithm)
     return Job(algorithm, sizes[0], sizes[1], edge_ids=edge_ids, prefetch=prefetch)
-
-
-def _cores(given: float | None) -> float | None:
-    if given is not None and not 0 < given < math.inf:
-        raise InputError(argument="cores_per_rank", given=f"{given:g}", expected="a number above 0")
-    return given
 
 
 def _replication(text: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,16 +167,21 @@ def _flat(*tensors: Tensor) -> list[np.ndarray]:
     return [tensor.numpy().reshape(-1) for tensor in tensors]
 
 
+def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+    """What a kernel of the core makes of h under a key."""
+    numbers = h.detach().contiguous()
+    out = torch.empty_like(numbers)
+    x, to = _flat(numbers, out)
+    kernel(x, key, _least(p), 1 / (1 - p), to)
+    return out
+
+
 class _Dropped(torch.autograd.Function):
     """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
 
     @staticmethod
     def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
-        numbers = h.detach().contiguous()
-        out = torch.empty_like(numbers)
-        x, to = _flat(numbers, out)
-        compiled_core().drop_numbers(x, key, _least(p), 1 / (1 - p), to)
-        return out
+        return _dropped(compiled_core().drop_numbers, h, p, key)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -197,11 +203,7 @@ class _DroppedRectified(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
-        numbers = h.detach().contiguous()
-        out = torch.empty_like(numbers)
-        x, to = _flat(numbers, out)
-        compiled_core().drop_rectified(x, key, _least(p), 1 / (1 - p), to)
-        return out
+        return _dropped(compiled_core().drop_rectified, h, p, key)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

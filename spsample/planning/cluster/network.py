@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from spsample.common.checks import require_int
+from spsample.common.checks import require_int, require_number
 from spsample.errors import InputError
 from spsample.planning.cluster.exchanges import Exchange, Scope
 from spsample.planning.cluster.grid_shape import GridShape
@@ -154,8 +154,7 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     """
     if name not in NETWORKS:
         raise InputError(argument="network", given=repr(name), expected="one of " + ", ".join(NETWORKS))
-    if not 0 < duplex <= 1:
-        raise InputError(argument="duplex", given=f"{duplex:g}", expected="a share above 0 and up to 1")
+    duplex = require_number("duplex", duplex, lambda share: 0 < share <= 1, "a share above 0 and up to 1")
     network = replace(NETWORKS[name], duplex=duplex)
     if alpha is None and bandwidth is None:
         return network
