@@ -261,6 +261,7 @@ void bind_compaction(nb::module_& m);
 void bind_extraction(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_values_sources(nb::module_& m);
+void bind_values_unbiased(nb::module_& m);
 void bind_stacking(nb::module_& m);
 void bind_seeds(nb::module_& m);
 void bind_ascending(nb::module_& m);

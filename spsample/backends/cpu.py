@@ -23,6 +23,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    ExtractedLayer,
     FloatArray,
     GatheredRows,
     Int64Array,
@@ -256,6 +257,16 @@ class CpuBackend(OnHost):
         values, overflowed = _core.entry_values(A, Q, rows, src_ptr, weights, bool(normalize))
         if overflowed >= 0:
             raise overflow_error(A, rows, values, overflowed)
+        return values
+
+    def unbiased_values(
+        self, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule, size: int, normalize: bool
+    ) -> FloatArray:
+        """`entry_values` with the weights of an unbiased estimate, in one kernel."""
+        values: FloatArray
+        values, overflowed = _core.unbiased_values(layer, numerators, size, normalize)
+        if overflowed >= 0:
+            raise overflow_error(layer.A, layer.rows, values, overflowed)
         return values
 
     # --- stacking ----------------------------------------------------------------------------------------------------

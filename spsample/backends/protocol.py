@@ -24,7 +24,7 @@ column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,  
 compaction    `compact`                                                                        4
 extraction    `extract`                                                                        4
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
-              `reference_weights`, `own_weights`, `entry_values`
+              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`
 routing       `route_rows`, `gather_rows`
 spgemm        `spgemm`, `select_rows`
@@ -206,6 +206,27 @@ class ColumnSample(NamedTuple):
     counts: Int64Array
     totals: PerBatch[UInt64Array]
     whole: PerBatch[NDArray[np.bool_]]
+
+
+class ExtractedLayer(NamedTuple):
+    """What a layer-wise sample led to: `rows` are rows Q of A, restricted to the src columns of their batches.
+
+    `sources` is what `compact` made of the columns of `sample`. With `include_targets` the first src columns of each
+    batch are its rows' vertices.
+    """
+
+    A: Matrix
+    Q: StackedSelector
+    rows: StackedRows
+    sample: ColumnSample
+    sources: Compaction
+    include_targets: bool
+
+    @property
+    def num_targets(self) -> Int64Array:
+        """(k,) how many src columns of each batch are targets."""
+        rows: Int64Array = np.diff(self.rows.batch_ptr)
+        return rows if self.include_targets else np.zeros_like(rows)
 
 
 class RoutedRows(NamedTuple):
@@ -483,6 +504,15 @@ class Backend(Protocol):
         See section 6 of the law.
 
         `weights` (len(src),) float64; the result is float32, or float64 where `A.data` is.
+        """
+        ...
+
+    def unbiased_values(
+        self, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule, size: int, normalize: bool
+    ) -> FloatArray:
+        """`entry_values` with `replacement_weights` (`size` > 0) or `des_raj_weights` (0), in one.
+
+        `numerators` is N of every src column, or the rule of `extracted_numerators`.
         """
         ...
 

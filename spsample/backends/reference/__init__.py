@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.backends.arithmetic import default_float_environment
+from spsample.backends.arithmetic import default_float_environment, unbiased_values_by_parts
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
     column_law,
@@ -59,6 +59,7 @@ class ReferenceBackend(OnHost):
     replacement_weights = staticmethod(_as_ieee(values.replacement_weights))
     reference_weights = staticmethod(_as_ieee(values.reference_weights))
     entry_values = staticmethod(_as_ieee(values.entry_values))
+    unbiased_values = unbiased_values_by_parts
     interleave = staticmethod(stacking.interleave)
     appended = staticmethod(stacking.appended)
     interleave_pointers = staticmethod(stacking.interleave_pointers)
