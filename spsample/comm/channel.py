@@ -26,6 +26,7 @@ from spsample.errors import CommunicationError
 MOST_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
+_NOTHING: AbstractContextManager[None] = nullcontext()
 _APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
 
 
@@ -252,7 +253,7 @@ def collective(
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
     if world.size == 1 and not channels:
-        return nullcontext()  # what a rank that is alone raises is left as it is
+        return _NOTHING  # what a rank that is alone raises is left as it is
     return _collective(world, channels, call)
 
 

@@ -7,7 +7,7 @@ exactly is drawn is the matter of tests/golden, and equality between backends th
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    ExtractedLayer,
     Matrix,
     QuantisationRule,
     StackedRows,
@@ -856,6 +857,41 @@ class BackendContract(RoutingContract):
         A, Q = matrix(row_normalized=row_normalized), selector()
         values = [[1.0 / max(len(r), 1) if row_normalized else 1.0] * len(r) for r in ROWS]
         self.check_values(backend, A, Q, values, np.float32, normalize)
+
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @either
+    @kinds
+    @index_types
+    def test_unbiased_values(self, backend, index, kind, replace, include_targets):
+        """As the reference does by its parts, with numerators that are given or read; of a block of rows, too."""
+        for block in blocks(kind, index, 7):
+            rule = QuantisationRule(None if kind == "unweighted" else np.full(4, 20), 1, 2)
+            draw = Draw(KEY, 1, 5, replace)
+            for A, Q in ((block.matrix, block.Q), (block.A, block.selected)):
+                sample = REFERENCE.draw_merged(A, Q, rule, draw)
+                columns = sample.columns.astype(index)
+                sources = REFERENCE.compact(block.selected, sample.indptr, columns, include_targets)
+                rows = REFERENCE.extract(A, Q, sources.src_ptr, sources.src)
+                layer = ExtractedLayer(A, Q, rows, sample, sources, include_targets)
+                N = REFERENCE.extracted_numerators(A, Q, rows, sources.src_ptr, rule)
+                for numerators, normalize in product((rule, N), (False, True)):
+                    given = numerators, 5 if replace else 0, normalize
+                    assert_same(backend.unbiased_values(layer, *given), REFERENCE.unbiased_values(layer, *given))
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    def test_unbiased_values_that_are_not_finite(self, backend, normalize):
+        """A column of the least weight, drawn where another has nearly all: its value is too large for float32."""
+        A = Matrix(pointers([2]), np.array([0, 1], np.int32), np.array([3e38, 3e38], np.float32), num_columns=2)
+        Q = selector([[0]])
+        sample = sample_of([[1]])._replace(totals=np.array([2**40], np.uint64))
+        sources = Compaction(pointers([1]), np.array([1], np.int32), np.array([0], np.int32))
+        layer = ExtractedLayer(A, Q, REFERENCE.extract(A, Q, *sources[:2]), sample, sources, False)
+        N = np.array([1], np.uint64)
+        if normalize:
+            assert backend.unbiased_values(layer, N, 0, True).tolist() == [1.0]
+            return
+        with pytest.raises(CapacityError, match=r"data: got the value inf at sampled entry 0 from the weight 3e\+38"):
+            backend.unbiased_values(layer, N, 0, False)
 
     def check_values(self, backend, A, Q, weights, value, normalize):
         src_ptr = pointers([len(s) for s in self.SOURCES])
