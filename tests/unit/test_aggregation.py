@@ -249,6 +249,15 @@ def test_aggregate_copies_no_features_that_are_read_only() -> None:
     assert peak < 2**20
 
 
+def test_aggregate_of_rows_that_are_not_aligned() -> None:
+    sampled = Sampled(2)
+    memory = np.zeros(sampled.x.nbytes + 1, np.uint8)
+    rows = memory[1:].view(np.float32).reshape(sampled.x.shape)
+    rows[:] = sampled.x
+    assert not rows.flags.aligned
+    assert torch.equal(aggregate(sampled.block, rows), aggregate(sampled.block, sampled.x))
+
+
 def test_aggregate_with_other_values() -> None:
     sampled = Sampled(2)
     expected = aggregate(sampled.block, sampled.x)
