@@ -15,7 +15,7 @@ from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
-from spsample.training.transforms import one_by_one
+from spsample.training.transforms import one_by_one, signed
 
 __all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
 
@@ -180,6 +180,7 @@ class _Dropped(torch.autograd.Function):
     """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
 
     @staticmethod
+    @signed
     def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_numbers, h, p, key)
 
@@ -208,6 +209,7 @@ class _DroppedRectified(torch.autograd.Function):
     """ReLU and dropout under a key; what is above 0 afterwards passes gradients on, and no mask is kept."""
 
     @staticmethod
+    @signed
     def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_rectified, h, p, key)
 
@@ -236,6 +238,7 @@ class _ScaledWherePositive(torch.autograd.Function):
     """Numbers times a scale where others are above 0, else 0; its derivative is the same of the gradient."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, where: Tensor, scale: float) -> Tensor:
         numbers = x.detach().contiguous()
         out = torch.empty_like(numbers)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.training.transforms import one_by_one
+from spsample.training.transforms import one_by_one, signed
 
 __all__ = ["linear"]
 
@@ -67,6 +67,7 @@ class _Linear(torch.autograd.Function):
     """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")

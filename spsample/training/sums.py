@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from spsample.common.threads import compiled_core
 from spsample.training.tensors import as_array
-from spsample.training.transforms import one_by_one
+from spsample.training.transforms import one_by_one, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,6 +111,7 @@ class _WeightedSums(torch.autograd.Function):
     """A h; its derivative is the same of A^T."""
 
     @staticmethod
+    @signed
     def forward(h: Tensor, sums: Sums) -> Tensor:
         return summed(sums, h.detach().contiguous().numpy())
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["one_by_one"]
+__all__ = ["one_by_one", "signed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def signed(forward: F) -> F:
+    """A Function's ``forward`` that keeps its signature: torch asks for it in each call, which took 30 us.
+
+    Examples
+    --------
+    >>> str(inspect.signature(signed(lambda x, y: x)))
+    '(x, y)'
+    """
+    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    return forward
 
 
 def one_by_one(
