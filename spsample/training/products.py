@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from spsample.training.transforms import one_by_one, signed
+
 __all__ = ["linear"]
 
 _LARGE = 1 << 24
@@ -27,24 +29,33 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 7.]])
     """
-    if _is_for_onednn(x, weight):
+    if _is_for_onednn(x, weight) and (bias is None or _is_plain(bias, weight.shape[:1])):
         result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return result
     return functional.linear(x, weight, bias)
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether this is a large product of float32 on the processor, and neither cast nor traced."""
+    """Whether this is a large product of float32 on the processor, and neither cast nor traced.
+
+    What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
+    """
     return (
-        x.is_cpu
-        and weight.is_cpu
-        and x.dtype == weight.dtype == torch.float32
-        and x.ndim == 2
+        not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and x.ndim == weight.ndim == 2
         and x.shape[0] * weight.numel() >= _LARGE
+        and _is_plain(x, (len(x), weight.shape[1]))
+        and _is_plain(weight, weight.shape)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and _onednn_is_there()
     )
+
+
+def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether this is a dense tensor of float32 and of a shape, on the processor."""
+    is_float32 = tensor.dtype == torch.float32 and tensor.layout == torch.strided
+    return tensor.is_cpu and is_float32 and tensor.shape == shape
 
 
 def _onednn_is_there() -> bool:
@@ -56,8 +67,10 @@ class _Linear(torch.autograd.Function):
     """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+        in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")
         return result
 
     @staticmethod
@@ -66,6 +79,10 @@ class _Linear(torch.autograd.Function):
         ctx.has_bias = bias is not None
         ctx.save_for_backward(x, weight)
         ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_Linear.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
