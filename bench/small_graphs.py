@@ -28,6 +28,7 @@ class Pair(NamedTuple):
 
     ours: str
     theirs: str
+    bulk_size: int
 
 
 class Slower(NamedTuple):
@@ -64,25 +65,31 @@ def small_graphs(
     append(path, [{"kind": "machine", **machine}])
     sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
-        if not (missing := [(b, k) for b in sizes for k in bulk_sizes if (name, b, k) not in done]):
+        missing = {b: [k for k in bulk_sizes if (name, b, k) not in done] for b in sizes}
+        if not any(missing.values()):
             continue
         with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
             inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
             with Peers(pythons, inputs) as peers:
-                for size, k in missing:
-                    case, pairs = case_of(batches, size, [k])
-                    turns = measured(peers, case, rounds, {})
-                    found = [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()]
-                    console.print(_table(f"{name}, batches of {size}, calls of {k}", found))
-                    where = {"kind": "result", **its_set, "graph": name, "batch_size": size, "bulk_size": k}
-                    append(path, ({**where, **one.pair._asdict(), **_figures(one)} for one in found))
+                for size, several in missing.items():
+                    case, pairs = case_of(batches, size, several)
+                    turns = measured(peers, case, rounds, {}) if several else {}
+                    found = [_slower(pair, turns) for pair in pairs if {pair.ours, pair.theirs} <= turns.keys()]
+                    console.print(_table(f"{name}, batches of {size}", found))
+                    where = {"kind": "result", **its_set, "graph": name, "batch_size": size}
+                    append(path, ({**where, **_figures(one)} for one in found))
                 for text in peers.missing:
                     console.print(text, markup=False)
                 append(path, ({"kind": "missing", **its_set, "graph": name, "what": text} for text in peers.missing))
 
 
 def _figures(one: Slower) -> dict[str, Any]:
-    return {name: value for name, value in one._asdict().items() if name != "pair"}
+    return {
+        "bulk_size": one.pair.bulk_size,
+        "ours": one.pair.ours,
+        "theirs": one.pair.theirs,
+        **{name: value for name, value in one._asdict().items() if name != "pair"},
+    }
 
 
 def _inputs(graph: str, batches: int, batch_size: int, scratch: Path) -> dict[str, Any]:
@@ -124,7 +131,7 @@ def case_of(batches: int, batch_size: int, bulk_sizes: list[int]) -> tuple[Case,
             ]
             sides += made
             beside = (operation, operation, loader)
-            pairs += [Pair(side.name, peer.name) for side, peer in zip(made, beside, strict=True)]
+            pairs += [Pair(side.name, peer.name, k) for side, peer in zip(made, beside, strict=True)]
     return Case("small-graphs", "small batches", baseline="", sides=tuple(sides)), pairs
 
 

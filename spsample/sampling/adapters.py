@@ -56,7 +56,7 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
         )
         for layer in batch.layers
     ]
-    return len(batch.seeds), as_tensor(torch, _widened(batch.src_nodes)), adjs
+    return batch.num_seeds, as_tensor(torch, _widened(batch.src_nodes)), adjs
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
@@ -70,10 +70,10 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     result.n_id = n_id
     if e_id is not None:
         result.e_id = e_id
-    weights = batch.layers[0].adj.data
+    weights = batch.layer(0).adj.data
     if weights is not None:
         result.edge_weight = as_tensor(_require("torch", "to_pyg", "pyg"), weights)
-    result.batch_size = len(batch.seeds)
+    result.batch_size = batch.num_seeds
     result.num_sampled_nodes = batch.num_sampled_nodes
     result.num_sampled_edges = batch.num_sampled_edges
     return result
@@ -82,7 +82,7 @@ def to_pyg_data(batch: MiniBatch) -> Any:
 def subgraph_tensors(batch: MiniBatch) -> tuple[Any, Any, Any]:
     """Subgraph layout: `edge_index` (2, E) of local (source, target), `n_id`, and `e_id` or None, as int64 tensors."""
     torch = _require("torch", "to_pyg", "pyg")
-    layer = batch.layers[0]
+    layer = batch.layer(0)
     e_id = None if layer.edge_ids is None else as_tensor(torch, layer.edge_ids)
     return as_tensor(torch, _edge_index(layer.adj)), as_tensor(torch, _widened(layer.src_nodes)), e_id
 
