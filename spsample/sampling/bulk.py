@@ -105,12 +105,13 @@ class MiniBatch:
     @property
     def seeds(self) -> IntArray:
         """Distinct seeds in order of first appearance: the dst vertices of the last layer (global ids)."""
-        return self.layer(-1).dst_nodes
+        last = self._bulk.layers[-1]
+        return last.dst[last.dst_ranges[self._position]]
 
     @property
     def num_seeds(self) -> int:
         """Number of distinct seeds."""
-        return len(self.seeds)
+        return self._bulk.layers[-1].dst_ranges.size_of(self._position)
 
     @property
     def seed_inverse(self) -> Int64Array:
@@ -129,7 +130,8 @@ class MiniBatch:
     @property
     def src_nodes(self) -> IntArray:
         """Vertices whose features layer 1 needs (global ids)."""
-        return self.layer(0).src_nodes
+        first = self._bulk.layers[0]
+        return first.src[first.src_ranges[self._position]]
 
     @cached_property
     def layers(self) -> list[Layer]:
