@@ -129,7 +129,7 @@ class Collate:
 
 def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions of a minibatch's distinct seeds, from those of all its seeds."""
-    if len(positions) == minibatch.num_seeds:
+    if len(positions) == len(minibatch.seeds):
         return positions
     first: NDArray[np.int64] = positions[minibatch.seed_places]
     return first
