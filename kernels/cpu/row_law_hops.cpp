@@ -103,6 +103,7 @@ nb::tuple sample_hops(
     const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
     const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
     require(!matrix.ids, "A", "must have a row for every vertex, in their order");
+    require(!draws.empty(), "draws", "needs one for every hop, of which there is one at least");
     const int64_t hops = static_cast<int64_t>(draws.size()), size = Q.num_batches + 1;
     UnitedHops<Index> all;
     {

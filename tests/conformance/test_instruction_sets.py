@@ -269,6 +269,25 @@ def test_all_hops_at_once(name, index, num_batches):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "changed", "hops", "named"),
+    [
+        ([0, 3], {}, 1, "vertices"),
+        ([0, -1], {}, 1, "vertices"),
+        ([1, 1], {}, 1, "vertices"),
+        ([0], {"ids": np.arange(3, dtype=np.int32)}, 1, "A"),
+        ([0], {"indices": np.array([1, 7, 0], np.int32)}, 2, "vertices"),
+        ([0], {}, 0, "draws"),
+    ],
+)
+def test_hops_that_are_refused(seeds, changed, hops, named):
+    """Seeds that are no rows, or repeated; a block of rows; a neighbour that is no row, when it is drawn from; no hop."""
+    A = Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32))._replace(**changed)
+    Q = StackedSelector(np.array([0, len(seeds)]), np.array(seeds, np.int32), np.array([0]))
+    with pytest.raises(ValueError, match=f"^{named}"):
+        CPU.sample_hops(A, Q, [Draw(KEY, hop, 2) for hop in range(hops)], True)
+
+
 @each_set
 @pytest.mark.parametrize("largest", [100, 2**31 - 2])
 def test_compact_refuses(name, largest):
