@@ -281,7 +281,7 @@ def test_all_hops_at_once(name, index, num_batches):
     ],
 )
 def test_hops_that_are_refused(seeds, changed, hops, named):
-    """Seeds that are no rows, or repeated; a block of rows; a neighbour that is no row, when it is drawn from; no hop."""
+    """Seeds that are no rows, or repeated; a block of rows; a neighbour that is no row, when drawn from; no hop."""
     A = Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32))._replace(**changed)
     Q = StackedSelector(np.array([0, len(seeds)]), np.array(seeds, np.int32), np.array([0]))
     with pytest.raises(ValueError, match=f"^{named}"):
