@@ -253,6 +253,7 @@ void bind_quantisation(nb::module_& m);
 void bind_row_law(nb::module_& m);
 void bind_row_law_weighted(nb::module_& m);
 void bind_row_law_whole(nb::module_& m);
+void bind_row_law_hops(nb::module_& m);
 void bind_entry_law(nb::module_& m);
 void bind_column_law(nb::module_& m);
 void bind_column_law_merged(nb::module_& m);

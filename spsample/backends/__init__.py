@@ -16,6 +16,7 @@ from spsample.backends.protocol import (
     RoutedRows,
     StackedRows,
     StackedSelector,
+    UnitedHops,
 )
 from spsample.backends.registry import available_backends, backend_for, get_backend
 
@@ -33,6 +34,7 @@ __all__ = [
     "RoutedRows",
     "StackedRows",
     "StackedSelector",
+    "UnitedHops",
     "available_backends",
     "backend_for",
     "get_backend",

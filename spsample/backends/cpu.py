@@ -34,6 +34,7 @@ from spsample.backends.protocol import (
     StackedRows,
     StackedSelector,
     UInt64Array,
+    UnitedHops,
 )
 from spsample.backends.reference import quantisation, values
 
@@ -133,6 +134,10 @@ class CpuBackend(OnHost):
         )
         rows = StackedRows(Q.batch_ptr, *taken)
         return rows, Compaction(src_ptr, src, rows.columns)
+
+    def sample_hops(self, A: Matrix, Q: StackedSelector, draws: Sequence[Draw], positions: bool) -> UnitedHops:
+        """`sample_rows_uniform` and `compact` for each draw, from the vertices that the one before found."""
+        return UnitedHops(*_core.sample_hops(A, Q, list(draws), positions))
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
     def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:

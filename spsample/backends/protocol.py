@@ -17,7 +17,7 @@ Operation     Methods                                                           
 random        `philox`, `shuffle`                                                              1, 5
 quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
-              `take_rows`, `take_rows_numbered`
+              `take_rows`, `take_rows_numbered`, `sample_hops`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
@@ -182,6 +182,23 @@ class Compaction(NamedTuple):
     src_ptr: PerBatch[Int64Array]
     src: IntArray
     local: IntArray
+
+
+class UnitedHops(NamedTuple):
+    """The rows of h hops as one CSR matrix per batch, each vertex's row at the hop that found it.
+
+    Batch i knows `known[known_ptr[-1][i]:known_ptr[-1][i + 1]]`, the seeds first. `known_ptr` (h + 1 of k + 1) point to
+    the vertices known before each hop, and after the last; `entry_ptr` (h of k + 1) to the entries of the first hops.
+    The rows of batch i are the vertices known before the last hop. `indptr`, from 0 in each batch, `columns` (indices
+    into the batch's part of `known`) and `positions` (in A, int64, or None) are as of `StackedRows`.
+    """
+
+    known_ptr: PerBatch[Sequence[Int64Array]]
+    entry_ptr: PerBatch[Sequence[Int64Array]]
+    known: IntArray
+    indptr: Int64Array
+    columns: IntArray
+    positions: Int64Array | None
 
 
 class ColumnMatrix(NamedTuple):
@@ -355,6 +372,13 @@ class Backend(Protocol):
 
         Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is
         not one of A's is refused or served.
+        """
+        ...
+
+    def sample_hops(self, A: Matrix, Q: StackedSelector, draws: Sequence[Draw], positions: bool) -> UnitedHops:
+        """`sample_rows_uniform` and `compact` for each draw: the first from Q, each other from what the last one found.
+
+        Found are the vertices that were not known before. A has a row for each vertex (no `ids`); sizes are at least 1.
         """
         ...
 

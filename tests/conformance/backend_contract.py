@@ -93,6 +93,35 @@ def compacted(backend, Q, rows, include_targets):
     return backend.compact(Q, rows.entry_ptr, rows.columns.copy(), include_targets)
 
 
+def united(hops):
+    """Of each batch: the vertices it knows, in their order; each row's columns; the positions of all entries."""
+    known = parts(hops.known, hops.known_ptr[-1])
+    rows, places = [], []
+    rows_ptr, entry_ptr = hops.known_ptr[-2], hops.entry_ptr[-1]
+    for i in range(len(known)):
+        indptr = hops.indptr[rows_ptr[i] + i : rows_ptr[i + 1] + i + 1]
+        assert indptr[0] == 0
+        assert indptr[-1] == entry_ptr[i + 1] - entry_ptr[i]
+        rows.append([hops.columns[lo:hi].tolist() for lo, hi in pairwise(indptr + entry_ptr[i])])
+        places.append([] if hops.positions is None else hops.positions[entry_ptr[i] : entry_ptr[i + 1]].tolist())
+    assert len(hops.known_ptr) == len(hops.entry_ptr) + 1
+    return known, rows, places
+
+
+def hops_in_python(A, seeds, batch_id, draws):
+    """What `sample_hops` gives for one batch, and how many vertices are known after each hop."""
+    known, fresh, rows, places, sizes = list(seeds), list(seeds), [], [], []
+    for draw in draws:
+        Q = StackedSelector(np.array([0, len(fresh)]), np.array(fresh, A.indices.dtype), batch_id)
+        drawn = REFERENCE.sample_rows_uniform(A, Q, draw, True)
+        fresh = sorted(set(drawn.columns.tolist()) - set(known))
+        known += fresh
+        rows += [[known.index(v) for v in drawn.columns[lo:hi].tolist()] for lo, hi in pairwise(drawn.indptr)]
+        places += drawn.positions.tolist()
+        sizes.append(len(known))
+    return known, rows, places, sizes
+
+
 def check_types(rows, index, with_positions):
     for array in (rows.batch_ptr, rows.entry_ptr, rows.indptr):
         assert array.dtype == np.int64
@@ -675,6 +704,25 @@ class BackendContract(RoutingContract):
             for got, want in zip(compaction, compacted(backend, known, taken, include_targets), strict=True):
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
+
+    @pytest.mark.parametrize("replace", [False, True])
+    @pytest.mark.parametrize("positions", [False, True])
+    @index_types
+    def test_sample_hops(self, backend, index, positions, replace):
+        """One hop and several, few batches and many, also without vertices."""
+        A = matrix(index)
+        few = (([[3]], [1]), ([], [2, 2]), ([[]], [2, 2]))
+        for frontiers, sizes in ((FRONTIERS, [2, 1, 3]), (FRONTIERS * 40, [3, 2]), *few):
+            Q = selector(frontiers, index)
+            draws = [Draw(KEY, hop, size, replace) for hop, size in enumerate(sizes)]
+            hops = backend.sample_hops(A, Q, draws, positions)
+            known, rows, places = united(hops)
+            for i, seeds in enumerate(frontiers):
+                expected = hops_in_python(A, seeds, Q.batch_ids[i : i + 1], draws)
+                assert (known[i], rows[i]) == expected[:2]
+                assert places[i] == (expected[2] if positions else [])
+                assert [ptr[i + 1] - ptr[i] for ptr in hops.known_ptr] == [len(seeds), *expected[3]]
+            assert hops.known.dtype == hops.columns.dtype == index
 
     def test_compact_of_what_must_not_be_written(self, backend):
         Q = selector()

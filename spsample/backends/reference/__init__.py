@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.backends.arithmetic import default_float_environment, unbiased_values_by_parts
+from spsample.backends.hops import hop_by_hop
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
     column_law,
@@ -41,6 +42,7 @@ class ReferenceBackend(OnHost):
     sample_rows_scaled = staticmethod(_as_ieee(row_law.sample_rows_scaled))
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
+    sample_hops = hop_by_hop
     entry_counts = staticmethod(entry_law.entry_counts)
     locate = staticmethod(entry_law.locate)
     draw_entries = staticmethod(entry_law.draw_entries)

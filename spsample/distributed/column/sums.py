@@ -113,9 +113,10 @@ def _cheaper_sums(
 ) -> list[ColumnMatrix] | None:
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
-    An eighth of the batches is merged at a time, or less where they are large, until those merged take as many bytes by themselves. What is merged
-    tells a part of the bytes, never too many, whatever the other batches are: this is always the cheaper of the two, to
-    the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of their merging.
+    An eighth of the batches is merged at a time, or less where they are large, until those merged take as many bytes by
+    themselves. What is merged tells a part of the bytes, never too many, whatever the other batches are: this is always
+    the cheaper of the two, to the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost
+    about 1 / r of their merging.
     """
     pieces: list[ColumnMatrix] = []
     columns, largest = 0, 0
