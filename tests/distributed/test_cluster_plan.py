@@ -262,7 +262,7 @@ def test_the_command_prints_tables_and_what_to_take():
     result = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--memory-per-rank", "1GB")
     assert result.exit_code == 0
     assert "4 ranks of 953.67 MiB on 1 node, network perlmutter, algorithm column" in result.stdout
-    assert "take c = 4 and bulks of" in result.stdout
+    assert re.search(r"take c = [124] and bulks of", result.stdout)  # by measured times
     assert [phase in result.stdout for phase in ("computation", "rows", "features", "status")] == [True] * 4
     assert "of sampling and communication an epoch" in result.stdout
     alone = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--no-computation")
