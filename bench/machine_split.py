@@ -46,7 +46,8 @@ def machine_split(
 ) -> None:
     """One process of all threads, one thread, and processes of fewer threads, on the same batches, in turns."""
     folder = graph_folder(graph, graph_cache)
-    splits, most = splits_of(cores or os.cpu_count() or 1), cores or os.cpu_count() or 1
+    most = cores or os.cpu_count() or 1
+    splits = splits_of(most)
     seeds = draw_seeds(np.load(folder / "indptr.npy", mmap_mode="r"), batches, batch_size)
     teams = {split: Team(split, folder, seeds) for split in splits}
     try:

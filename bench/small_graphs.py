@@ -66,15 +66,16 @@ def small_graphs(
     append(path, [{"kind": "machine", **machine}])
     sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
-        missing = {b: [k for k in bulk_sizes if (name, b, k) not in done] for b in sizes}
-        if not any(missing.values()):
+        cells = {b: [k for k in bulk_sizes if (name, b, k) not in done] for b in sizes}
+        missing = {b: several for b, several in cells.items() if several}
+        if not missing:
             continue
         with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
             inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
             with Peers(pythons, inputs) as peers:
                 for size, several in missing.items():
                     case, pairs = case_of(batches, size, several, loaders)
-                    turns = measured(peers, case, rounds, {}) if several else {}
+                    turns = measured(peers, case, rounds, {})
                     found = [_slower(pair, turns) for pair in pairs if {pair.ours, pair.theirs} <= turns.keys()]
                     console.print(_table(f"{name}, batches of {size}", found))
                     where = {"kind": "result", **its_set, "graph": name, "batch_size": size}

@@ -269,7 +269,7 @@ class CpuBackend(OnHost):
     ) -> FloatArray:
         """`entry_values` with the weights of an unbiased estimate, in one kernel."""
         values: FloatArray
-        values, overflowed = _core.unbiased_values(layer, numerators, size, normalize)
+        values, overflowed = _core.unbiased_values(layer, numerators, size, bool(normalize))
         if overflowed >= 0:
             raise overflow_error(layer.A, layer.rows, values, overflowed)
         return values

@@ -1,4 +1,4 @@
-"""`hop_by_hop`: the hops of the subgraph layout, for backends that have no kernel for all of them."""
+"""The hops of the subgraph layout as one: of any graph, and drawn hop by hop where a backend has no kernel for all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,46 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from spsample.backends.protocol import Backend, Draw, Matrix, StackedRows, StackedSelector, UnitedHops
+from spsample.backends.protocol import Backend, Draw, Int64Array, Matrix, StackedRows, StackedSelector, UnitedHops
+
+
+class Hop:
+    """The rows of a hop: its pointers, and its arrays, each of which is let go of once it is beside those of others.
+
+    Parameters
+    ----------
+    rows : StackedRows
+    arrays
+        What else belongs to each entry, by name; an array or None.
+    """
+
+    def __init__(self, rows: StackedRows, **arrays: Any) -> None:
+        self.batch_ptr = rows.batch_ptr
+        self.entry_ptr = rows.entry_ptr
+        self._arrays = {"indptr": rows.indptr, "columns": rows.columns, **arrays}
+
+    def take(self, name: str) -> Any:
+        """The array, or None; it is not held here any longer."""
+        return self._arrays.pop(name)
+
+
+def side_by_side(backend: Backend, hops: Sequence[Hop], name: str) -> Any:
+    """An array of all hops, each batch's parts side by side; None where a hop has none.
+
+    Taken one after the other, the longest first, there is beside the result one array once more at most.
+    """
+    parts = [hop.take(name) for hop in hops]
+    return None if any(part is None for part in parts) else backend.interleave(parts, [hop.entry_ptr for hop in hops])
+
+
+def row_pointers(backend: Backend, hops: Sequence[Hop]) -> Int64Array:
+    """Pointers of the rows of all hops, from 0 in each batch."""
+    return backend.interleave_pointers([hop.take("indptr") for hop in hops], [hop.batch_ptr for hop in hops])
+
+
+def entry_pointers(hops: Sequence[Hop]) -> list[Int64Array]:
+    """Pointers (k + 1,) of the entries of the first hop, of the first two, and so on."""
+    return list(accumulate(hop.entry_ptr for hop in hops))
 
 
 def hop_by_hop(backend: Backend, A: Matrix, Q: StackedSelector, draws: Sequence[Draw], positions: bool) -> UnitedHops:
@@ -24,21 +63,20 @@ def hop_by_hop(backend: Backend, A: Matrix, Q: StackedSelector, draws: Sequence[
     """
     known = fresh = Q
     known_ptr = [Q.batch_ptr]
-    hops: list[StackedRows] = []
+    hops: list[Hop] = []
     for draw in draws:
         if hops:
             fresh = StackedSelector(*backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         rows = backend.sample_rows_uniform(A, fresh, draw, positions)
-        src_ptr, src, local = backend.compact(known, rows.entry_ptr, rows.columns, True, len(A.indptr) - 1)
-        hops.append(rows._replace(columns=local))
-        known = StackedSelector(src_ptr, src, Q.batch_ids)
-        known_ptr.append(src_ptr)
-    entry_ptr = [rows.entry_ptr for rows in hops]
-    where = [rows.positions for rows in hops if rows.positions is not None]
-    columns: Any = backend.interleave([rows.columns for rows in hops], entry_ptr)
-    places: Any = backend.interleave(where, entry_ptr) if positions else None
-    indptr = backend.interleave_pointers([rows.indptr for rows in hops], [rows.batch_ptr for rows in hops])
-    return UnitedHops(known_ptr, list(accumulate(entry_ptr)), known.vertices, indptr, columns, places)
+        sources = backend.compact(known, rows.entry_ptr, rows.columns, True, len(A.indptr) - 1)
+        hops.append(Hop(rows._replace(columns=sources.local), positions=rows.positions))
+        known = StackedSelector(sources.src_ptr, sources.src, Q.batch_ids)
+        known_ptr.append(sources.src_ptr)
+        del rows, sources
+    del fresh
+    where = side_by_side(backend, hops, "positions") if positions else None
+    columns = side_by_side(backend, hops, "columns")
+    return UnitedHops(known_ptr, entry_pointers(hops), known.vertices, row_pointers(backend, hops), columns, where)
 
 
-__all__ = ["hop_by_hop"]
+__all__ = ["Hop", "entry_pointers", "hop_by_hop", "row_pointers", "side_by_side"]

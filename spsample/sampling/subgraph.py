@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spsample.backends import Backend, UnitedHops
+from spsample.backends import UnitedHops
+from spsample.backends.hops import Hop, entry_pointers, row_pointers, side_by_side
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sampling.bulk_layer import BulkLayer, Ranges
 from spsample.sparse import (
@@ -14,7 +14,6 @@ from spsample.sparse import (
     ExtractOptions,
     GraphOperand,
     RowSelector,
-    StackedLayer,
     extract_rows,
     its_sample,
     normalize_rows,
@@ -40,37 +39,21 @@ def _drawn_one_by_one(sampler: GraphSAGE, A: GraphOperand, Q: RowSelector, draws
     options = ExtractOptions(True, edge_ids)
     known = fresh = Q
     known_ptr = [Q.batch_ptr]  # of the vertices known before each hop, and after the last
-    hops: list[_Hop] = []
+    hops: list[Hop] = []
     for draw in draws:
         if hops:
             fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, draw, edge_ids=edge_ids)
         layer = extract_rows(P, S, options, known)
-        hops.append(_Hop(layer))
+        hops.append(Hop(layer.rows, data=layer.data, edge_ids=layer.edge_ids))
         known = layer.next_selector()
         known_ptr.append(known.batch_ptr)
         del P, S, layer  # with the vertices of earlier hops, which are among those of later ones
     del fresh
-    return _united(A.backend, hops, known_ptr, known.vertices)
-
-
-class _Hop:
-    """What the union is made of: pointers of the hop's rows and entries, and its arrays, each to be taken once."""
-
-    def __init__(self, layer: StackedLayer) -> None:
-        self.batch_ptr = layer.rows.batch_ptr
-        self.entry_ptr = layer.rows.entry_ptr
-        self._arrays = {
-            "indptr": layer.rows.indptr,
-            "columns": layer.rows.columns,
-            "data": layer.data,
-            "edge_ids": layer.edge_ids,
-        }
-
-    def take(self, name: str) -> Any:
-        """The array, or None; it is not held here any longer."""
-        return self._arrays.pop(name)
+    edge_ids_of_all, data, columns = (side_by_side(A.backend, hops, name) for name in ("edge_ids", "data", "columns"))
+    indptr = row_pointers(A.backend, hops)
+    return _Union(known_ptr, entry_pointers(hops), known.vertices, indptr, columns, data, edge_ids_of_all)
 
 
 class _Union(NamedTuple):
@@ -101,18 +84,3 @@ class _Union(NamedTuple):
             layers.append(BulkLayer(self.known, dst, self.known, src, *csr))
             dst = src
         return layers[::-1]
-
-
-def _united(backend: Backend, hops: list[_Hop], known_ptr: list[Int64Array], known: IntArray) -> _Union:
-    """One kind of array after the other, the longest first: beside the result there is that one once more at most."""
-    entry_ptr = [hop.entry_ptr for hop in hops]
-    edge_ids = _gathered(backend, [hop.take("edge_ids") for hop in hops], entry_ptr)
-    data = _gathered(backend, [hop.take("data") for hop in hops], entry_ptr)
-    indices: Any = backend.interleave([hop.take("columns") for hop in hops], entry_ptr)
-    indptr = backend.interleave_pointers([hop.take("indptr") for hop in hops], [hop.batch_ptr for hop in hops])
-    return _Union(known_ptr, list(accumulate(entry_ptr)), known, indptr, indices, data, edge_ids)
-
-
-def _gathered(backend: Backend, parts: list[Any], pointers: list[Int64Array]) -> Any:
-    """The hops' arrays as one, where they exist."""
-    return None if any(part is None for part in parts) else backend.interleave(parts, pointers)

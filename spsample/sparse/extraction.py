@@ -70,7 +70,7 @@ class UnbiasedWeights:
 
     def values(self, kernels: Backend, draw: Draw, layer: ExtractedLayer, numerators: Numerators) -> FloatArray:
         """`A_iv c_v` of every extracted entry."""
-        return kernels.unbiased_values(layer, numerators, draw.size if draw.replace else 0, bool(self.normalize))
+        return kernels.unbiased_values(layer, numerators, draw.size if draw.replace else 0, self.normalize)
 
 
 @dataclass(frozen=True)

@@ -267,6 +267,7 @@ def test_the_command_prints_tables_and_what_to_take():
     assert "of sampling and communication an epoch" in result.stdout
     alone = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--no-computation")
     assert "computation" not in alone.stdout
+    assert "take c = 4 and bulks of" in alone.stdout  # by counts, which no load of this machine changes
     assert "of communication an epoch" in alone.stdout
 
 
