@@ -71,6 +71,17 @@ def little(emulated, patch, most):
     patch.setattr(emulated, "empty", limited)
 
 
+def test_memory_that_runs_out_says_how_many_batches_fit(emulated, graph, monkeypatch):
+    gpu, seeds = sp.DeviceGraph(graph), np.arange(512)
+    plan = sp.plan_bulk(gpu, seeds, SAMPLER, batch_size=8, memory_budget="1GiB")
+    emulated._free_bytes = plan.peak(40) * 16 // 15  # some is left over for batches larger than the pilots
+    little(emulated, monkeypatch, 8000)
+    with pytest.raises(CapacityError, match=r"got 64 batches .* at most [345]\d of these batches within") as caught:
+        sp.bulk_sample(gpu, seeds, SAMPLER, batch_size=8)
+    assert isinstance(caught.value.__cause__, MemoryError)
+    sp.bulk_sample(gpu, seeds[:64], SAMPLER, batch_size=8)  # nothing is left behind
+
+
 def test_memory_that_runs_out_says_how_much_was_asked(emulated, graph, monkeypatch):
     gpu = sp.DeviceGraph(graph)
     loader = sp.BulkLoader(gpu, np.arange(256), SAMPLER, batch_size=8, bulk_size=16, prefetch=0)
