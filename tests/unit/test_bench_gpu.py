@@ -374,9 +374,18 @@ def test_an_epoch_by_phases(graph: tuple) -> None:
     epoch = pytest.importorskip("gpu.epoch")
     task = epoch.Task.random(512, 6, draw_seeds(graph[0], 1, 60)[0], classes=3)
     settings = epoch.Settings(batch_size=16, bulk_size=2, hidden=8, fanouts=(3, 2))
-    run = epoch.Run(sp.Graph(*graph), task, sp.FeatureStore(task.x), settings, torch.device("cpu"))
+    places = epoch.Places(sp.Graph(*graph), sp.FeatureStore(task.x), sp.Graph(*graph), torch.device("cpu"))
+    run = epoch.Run(places, task, settings)
     turns = run.round()
-    assert set(turns) == {"sampling", "features", "training", epoch.WHOLE, epoch.AHEAD}
+    assert set(turns) == {
+        "sampling",
+        "features",
+        "training",
+        epoch.WHOLE,
+        epoch.AHEAD,
+        epoch.COPIED,
+        epoch.COPIED_AHEAD,
+    }
     assert all(turn.figures["batches"] == 4 for turn in turns.values())
     parts = turns["training"].seconds
     assert 0 < parts <= turns[epoch.WHOLE].seconds
