@@ -29,25 +29,38 @@ public:
 
     // The position of unit x of [0, T). O(log degree).
     __device__ int64_t position_of(uint64_t x) const {
-        const uint64_t* sums = sums_ + row_.begin / kSumsEvery;
-        int64_t section = 0;
-        uint64_t sum = 0;
-#pragma unroll 1
-        for (int64_t rest = section_of(row_.degree - 1); rest > 0;) {
-            const int64_t half = (rest + 1) / 2;
-            const uint64_t here = sums[section + half];
-            if (here <= x) {
-                section += half;
-                rest -= half;
-                sum = here;
-            } else {
-                rest = half - 1;
-            }
-        }
-        return first_of(section) + passed(section, x - sum);
+        const uint64_t* const sums = sums_ + row_.begin / kSumsEvery;
+        Sections<int64_t> many = {0, section_of(row_.degree - 1), 0};
+        many.narrow(sums, x, kMostInt);
+        Sections<int> few = {0, static_cast<int>(many.rest), many.sum};
+        few.narrow(sums + many.found, x, 0);
+        const int64_t section = many.found + few.found;
+        return first_of(section) + passed(section, x - few.sum);
     }
 
 private:
+    static constexpr int64_t kMostInt = 0x7FFFFFFE;
+
+    // The search for the last section whose sum does not exceed x: one that is it or before it, with its sum, and how many behind it
+    // are left to look at. Most of a draw's instructions are here, so that numbers have 32 bits where these suffice.
+    template <class Number>
+    struct Sections {
+        Number found, rest;
+        uint64_t sum;
+
+        __device__ void narrow(const uint64_t* sums, uint64_t x, Number until) {
+#pragma unroll 1
+            while (rest > until) {
+                const Number half = rest / 2, middle = found + half + 1;
+                const uint64_t here = sums[middle];
+                const bool passes = here <= x;
+                rest = passes ? rest - half - 1 : half;
+                found = passes ? middle : found;
+                sum = passes ? here : sum;
+            }
+        }
+    };
+
     // Sections are counted from the row's first, which begins before the row does.
     __device__ int64_t section_of(int64_t entry) const { return (row_.begin % kSumsEvery + entry) / kSumsEvery; }
     __device__ int64_t first_of(int64_t section) const {
