@@ -5,15 +5,24 @@ using namespace spsample;
 
 namespace {
 
-constexpr int64_t kRepeatsBelow = 8;  // rows of up to this many times as many entries as are drawn are likely to give one twice
+// Rows of up to this many times the square of the entries drawn get more draws at once than these: one in 16 or more would give an
+// entry twice.
+constexpr int64_t kRepeatsBelow = 16;
 
-// The lanes of a warp that work on one row: `width` of them from lane `first` on, a power of two; this one is number `within`.
+// The lanes of a warp that work on one row: `width` of them from lane `first` on; this one is number `within`. Lanes that are left
+// over look on at the first row, each as number kWarp.
 struct Lanes {
     int width, first, within;
 
     __device__ unsigned mask() const { return (kAllLanes >> (kWarp - width)) << first; }
     __device__ uint64_t tag() const { return static_cast<uint64_t>(first) << 58; }  // tells rows apart; degrees are below 2^58
 };
+
+__device__ inline Lanes lanes_of(int width) {
+    const int first = lane_index() / width * width;
+    if (first + width > kWarp) return {width, 0, kWarp};
+    return {width, first, lane_index() - first};
+}
 
 // The entries chosen so far, of all rows of a warp, a row's from its lane `first` on: in shared memory. Of those that were taken out
 // also their numerators, and where their intervals would begin if all intervals before them were taken out (its.h, TakenOut).
@@ -30,7 +39,8 @@ __device__ inline void take_positive(const Lanes& lanes, const Results& results,
 #pragma unroll 1
     for (int64_t base = 0; __any_sync(kAllLanes, whole && number < row.length); base += lanes.width) {
         const int64_t entry = base + lanes.within;
-        const bool takes = whole && number < row.length && entry < row.degree && is_positive(row.weights[entry]);
+        const bool looks = whole && number < row.length && lanes.within < lanes.width && entry < row.degree;
+        const bool takes = looks && is_positive(row.weights[entry]);
         const unsigned taken = __ballot_sync(kAllLanes, takes) & lanes.mask();
         if (takes) results.write(row, number + __popc(taken & lanes_below()), entry);
         number += __popc(taken);
@@ -93,7 +103,8 @@ private:
     __device__ int wants() const {
         const int left = round_end_ - draw_;
         if (how_.replace) return left;
-        const int missing = row_.degree <= kRepeatsBelow * length_ ? lanes_.width : length_ - count_;
+        const bool may_repeat = row_.degree <= kRepeatsBelow * length_ * length_;
+        const int missing = may_repeat ? lanes_.width : length_ - count_;
         return missing < left ? missing : left;
     }
 
@@ -165,13 +176,13 @@ private:
 
 }  // namespace
 
-// Writes the entries of the selected rows; size <= width, or with replacement. `width` lanes a row: 1, 2, 4, 8, 16 or 32. A warp has
-// rows_per_warp rows at a time, a multiple of 32 / width, 32 at most: a lane finds out about a row, then it draws from 32 / width at
-// once. plans: of the first pass; totals, sums: of sum_rows. O(log degree) a draw, and O(entries) of rows that are taken whole.
+// Writes the entries of the selected rows. `width` lanes a row, 1 to 32; size <= width, or with replacement. A warp has rows_per_warp rows
+// at a time, a multiple of 32 div width, 32 at most: a lane finds out about a row, then the warp draws from 32 div width at once. plans:
+// of the first pass; totals, sums: of sum_rows. O(log degree) a draw, and O(entries) of rows that are taken whole.
 extern "C" __global__ void __launch_bounds__(256, 4)
-    draw_summed(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS, int64_t width,
-                int64_t rows_per_warp, const uint64_t* totals, const uint64_t* sums, const int64_t* ends, const int16_t* plans,
-                Index* columns, int64_t* positions, Real* drawn_weights) {
+    draw_summed(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
+                int64_t width, int64_t rows_per_warp, const uint64_t* totals, const uint64_t* sums, const int64_t* ends,
+                const int16_t* plans, Index* columns, int64_t* positions, Real* drawn_weights) {
     __shared__ TotalledRow records[kWarpsPerBlock][kWarp];
     __shared__ ChosenEntries chosen[kWarpsPerBlock];
     const Rows A = SPSAMPLE_ROWS;
@@ -179,8 +190,8 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     const Selector Q = SPSAMPLE_SELECTOR;
     const DrawArguments how = SPSAMPLE_DRAW;
     const Results results = {ends, plans, columns, positions, drawn_weights};
-    const int warp = static_cast<int>(threadIdx.x / kWarp), within = lane_index() & static_cast<int>(width - 1);
-    const Lanes lanes = {static_cast<int>(width), lane_index() - within, within};
+    const int warp = static_cast<int>(threadIdx.x / kWarp);
+    const Lanes lanes = lanes_of(static_cast<int>(width));
     const int at_once = kWarp / lanes.width;
     for (int64_t base = warp_index() * rows_per_warp; base < Q.num_rows; base += warp_count() * rows_per_warp) {
         const int64_t r = base + lane_index();

@@ -86,10 +86,9 @@ class WeightedRowLawKernels(RowSumsKernels):
         return plans
 
     def _draw_summed(self, A: Matrix, Q: StackedSelector, draw: Draw, sums: RowSums, out: tuple[Any, ...]) -> None:
-        rows = len(Q.vertices)
-        width = min(1 << (draw.size - 1).bit_length(), WARP)
+        rows, width = len(Q.vertices), lanes_a_row(draw)
         at_once = WARP // width
-        per_warp = -(-rows_per_warp(self.device, rows) // at_once) * at_once
+        per_warp = max(rows_per_warp(self.device, rows) // at_once, 1) * at_once
         arguments = (*self.matrix(A), *self.weights(A), *self.selector(Q), *self.draw(draw), width, per_warp)
         self.run(SUMMED, -(-rows // per_warp), *arguments, sums.totals, sums.sums, *out, variant=variant_of(A))
 
@@ -119,6 +118,20 @@ def is_few(draw: Draw) -> bool:
 def draw_kernels(draw: Draw) -> tuple[Kernel, ...]:
     """The kernels of a draw's second pass without sums: that of rows of a warp, and that of long rows."""
     return (FEW, FEW_LONG) if is_few(draw) else (MANY, MANY_LONG)
+
+
+def lanes_a_row(draw: Draw) -> int:
+    """Lanes that draw from a row by sums: one for each entry, one for a repeat, and as many more as a warp has.
+
+    Examples
+    --------
+    >>> [lanes_a_row(Draw((0, 0), 0, size)) for size in (1, 2, 5, 10, 15, 20, 32)]
+    [1, 3, 6, 16, 16, 32, 32]
+    >>> [lanes_a_row(Draw((0, 0), 0, size, True)) for size in (5, 10, 1000)]
+    [5, 10, 32]
+    """
+    spare = 0 if draw.replace or draw.size == 1 else 1
+    return WARP // (WARP // min(draw.size + spare, WARP))
 
 
 def may_run_out(draw: Draw) -> bool:
