@@ -163,7 +163,7 @@ profile() {
     for case in uniform weighted; do
         measure 170 "nsight-$case" "${nsight[@]}" -k "regex:$kernels" --log-file "$OUT/nsight-$case.csv" \
             "$PYTHON" bench/gpu/run.py kernels --case "$case" --profiler --graph-cache "$FIRST_RUN/graphs"
-        kernels='plan_weighted|plan_weighted_long|draw_few|draw_few_long'
+        kernels='plan_weighted|plan_weighted_long|draw_summed'
     done
 }
 

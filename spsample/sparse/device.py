@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends import ColumnScale, Matrix
-from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array
+from spsample.backends.protocol import NO_EXPONENT, Int64Array
 from spsample.errors import InputError
 from spsample.sparse.local import KeptArrays, LocalOperand
 from spsample.sparse.probability import graph_rule
@@ -55,7 +55,7 @@ class DeviceArrays(KeptArrays):
 
     @cached_property
     def row_rules(self) -> Any:
-        return self._finished(self.backend.device.full(self._num_rows, UNKNOWN_RULE, np.int16))
+        return self._finished(self.backend.kept_for_rows(self.matrix))
 
     @cached_property
     def cumulative(self) -> Any:

@@ -203,7 +203,7 @@ class KeptArrays:
 
     For FastGCN 8 (n + 1) bytes of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table
     that leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of
-    their rules, as far as they are known.
+    their rules, as far as they are known, and on a device 8 n and 1 an entry of their sums.
     """
 
     def __init__(self, matrix: Matrix, backend: Backend, weighting: Weighting) -> None:

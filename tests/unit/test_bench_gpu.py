@@ -203,12 +203,12 @@ def layer_of(rows: list, sources: list, ends: list, positions: list, data: np.nd
 
 
 def test_bytes_of_node_wise_layers() -> None:
-    indptr = np.array([0, 20, 21, 21])
     layer = layer_of([0, 1], [0, 1, 2], [0, 2, 3], [1, 17, 20])
     sectors = 1 + 1 + 2 + 1  # the ends of both rows, two sectors of row 0, one of row 1
-    assert bytes_moved.node_wise_bytes(layer, indptr) == 32 * sectors + 4 * (2 + 3 * 3 + 3) + 8 * 3
-    weights = 3 + 1  # entries 0 .. 19 lie in three sectors, entry 20 in one
-    assert bytes_moved.node_wise_bytes(layer, indptr, 4) == 32 * (sectors + weights) + 4 * 14 + 24
+    assert bytes_moved.node_wise_bytes(layer) == 32 * sectors + 4 * (2 + 3 * 3 + 3) + 8 * 3
+    weights = 2 + 1  # as the columns; in doubles entries 1, 17 and 20 lie in a sector each, too
+    assert bytes_moved.node_wise_bytes(layer, 4) == 32 * (sectors + weights) + 4 * 14 + 4 * 3 + 24
+    assert bytes_moved.node_wise_bytes(layer, 8) == 32 * (sectors + weights) + 4 * 14 + 8 * 3 + 24
 
 
 def test_bytes_of_layer_wise_layers() -> None:

@@ -110,6 +110,21 @@ public:
     // Integer in [0, t) from a draw, 0 < t <= the initial total.
     SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t) { return wide_ ? below_wide(draw, t) : below_narrow(draw, t); }
 
+    // Words are rejected whose product with t has lower low bits than this.
+    SPSAMPLE_HD uint64_t rejected_below(uint64_t t) const { return wide_ ? (uint64_t(0) - t) % t : kNarrowLimit % t; }
+
+    // The same integer where rejected_below(t) is known. Threads that make narrow and wide draws at a time compute their bits together.
+    SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t, uint64_t rejected_below) const {
+        const int position = static_cast<int>(wide_ ? 2 * (draw & 1) : draw & 3);
+        for (uint32_t attempt = 0;; ++attempt) {
+            const PhiloxWords words = block(draw >> (wide_ ? 1 : 2), attempt);
+            const uint32_t first = word_of(words, position);
+            const uint64_t word = wide_ ? wide_word(first, word_of(words, position | 1)) : first;
+            const uint64_t product = word * t, low = wide_ ? product : static_cast<uint32_t>(product);
+            if (low >= rejected_below || attempt == kLastAttempt) return wide_ ? multiply_high(word, t) : product >> 32;
+        }
+    }
+
 private:
     SPSAMPLE_HD PhiloxWords block(int64_t number, uint32_t attempt) const {
         return philox4x32_10(
