@@ -15,7 +15,6 @@ from spsample.backends.protocol import Int64Array
 MARK_KNOWN = chunk_kernel("compaction", "mark_known")
 MARK_FOUND = chunk_kernel("compaction", "mark_found")
 COUNT_CHUNKS = Kernel("compaction", "count_chunks", lanes=32)
-COUNT_BATCHES = Kernel("compaction", "count_batches")
 RANK_SLOTS = Kernel("compaction", "rank_slots", lanes=32)
 PLACE_KNOWN = chunk_kernel("compaction", "place_known")
 PLACE_NEW = Kernel("compaction", "place_new", lanes=32)
@@ -94,15 +93,11 @@ class ColumnSets(KernelLauncher):
 
     def rank(self) -> DeviceArray:
         """Number the columns. Returns pointers (batches + 1) to the vertices of each batch, from 0."""
-        counts = [self.device.empty(self._chunks, np.int64) for _ in range(2)]
-        self.run(COUNT_CHUNKS, self._chunks, *self.parameters, self._chunks, *counts, variant=self._variant)
-        ends = [self.device.empty(self._chunks, np.int64) for _ in range(2)]
-        for count, end in zip(counts, ends, strict=True):
-            self.device.cumsum(count, end)
-        self.run(RANK_SLOTS, self._chunks, *self.parameters, self._chunks, *ends, variant=self._variant)
+        counts, ends = (self.device.empty(2 * self._chunks, np.int64) for _ in range(2))
+        self.run(COUNT_CHUNKS, self._chunks, *self.parameters, self._chunks, counts, variant=self._variant)
+        self.device.cumsum(counts, ends)
         src_ptr = self.device.empty(self.num_batches + 1, np.int64)
-        arguments = (self.num_batches, self.slots // 32, *ends, src_ptr)
-        self.run(COUNT_BATCHES, self.num_batches + 1, *arguments, variant=self._variant)
+        self.run(RANK_SLOTS, self._chunks, *self.parameters, self._chunks, ends, src_ptr, variant=self._variant)
         return src_ptr
 
     def place_known(self, vertices: DeviceArray, src_ptr: DeviceArray | None, src: DeviceArray | None) -> None:
