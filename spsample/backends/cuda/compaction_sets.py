@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.device import Device, DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
@@ -42,7 +42,7 @@ def set_bytes(num_columns: int) -> int:
 
 def groups(device: Device, num_batches: int, num_columns: int) -> Iterator[tuple[int, int]]:
     """Consecutive batches whose sets fit in memory together: all of them where there is room."""
-    fitting = max(device.free_bytes() // SHARE_OF_FREE // set_bytes(num_columns), 1)
+    fitting = max(device.scratch_bytes() // set_bytes(num_columns), 1)
     return ((first, min(first + fitting, num_batches)) for first in range(0, num_batches, fitting))
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.device import BLOCK, SHARE_OF_FREE, WARP, DeviceArray, Kernel
+from spsample.backends.cuda.device import BLOCK, WARP, DeviceArray, Kernel
 from spsample.backends.cuda.launcher import KernelLauncher, StackedPointers, index_variant
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
 
@@ -83,7 +83,7 @@ class ExtractionKernels(KernelLauncher):
         A, Q = asked.A, asked.Q
         frontier = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, -1, False))
         needed = scratch_bytes(frontier.entry_ptr, asked.src_ptr, A.indices.dtype.itemsize)
-        groups = fitting_groups(needed, self.device.free_bytes() // SHARE_OF_FREE)
+        groups = fitting_groups(needed, self.device.scratch_bytes())
         if len(groups) <= 1:
             return self._restricted(asked, frontier, positions)
         return self._joined(Q, [self._extracted(asked.of_batches(*group), positions) for group in groups])
