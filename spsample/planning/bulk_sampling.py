@@ -94,11 +94,9 @@ def bulk_sample(  # the public face
 
 
 @default_float_environment()
-def _sampled(
-    graph: BaseGraph, seeds: Any, sampler: Sampler, batch_ptr: NDArray[np.int64] | None = None, **options: Any
-) -> BulkSample:
+def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
     """The bulk of a call, where it fits in memory."""
-    call = SamplingCall.checked(graph, seeds, sampler, **options).cut(batch_ptr)
+    call = SamplingCall.checked(graph, seeds, sampler, **options)
     require_memory(call)
     try:
         return call.run()
@@ -116,7 +114,7 @@ def sample_within(
     plan : BulkPlan, RankPlan or None
         None: no limit.
     graph, seeds, sampler, options
-        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.cut`.
+        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.checked`.
 
     Yields
     ------
