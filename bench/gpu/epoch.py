@@ -128,7 +128,7 @@ class Run:
         torch.manual_seed(0)
         config = ModelConfig("sage", hidden=settings.hidden)
         self._model = build_model(task.x.shape[1], task.classes, len(settings.fanouts), config).to(device)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3, fused=device.type == "cuda")
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3)
         call = (task.seeds, sp.GraphSAGE(list(settings.fanouts)))
         options = {"batch_size": settings.batch_size, "labels": task.y}
         there = {**options, "bulk_size": settings.bulk_size, "features": places.features}
