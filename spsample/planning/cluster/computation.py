@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,8 @@ from spsample.planning.cluster.traffic import bulk_traffic
 from spsample.planning.cluster.wire_widths import WireWidths
 
 MOST_TRIAL_RANKS = 4
-TRIAL_BATCHES = (1, 2, 6)  # of a rank, in the bulks of a trial
-MOST_TRIAL_BYTES = 3 << 29  # that all ranks send and receive in one of them, but for the smallest
+MOST_TRIAL_BATCHES = 16  # of a rank, in the bulks of a trial
+MOST_TRIAL_BYTES = 2 << 30  # that all ranks send and receive in one of them, but for the smallest
 ROUNDS = 3
 
 
@@ -121,11 +122,11 @@ class Trials:
         small = trial_shape(shape)
         self._require_memory(small)
         order = np.random.default_rng(0).permutation(self.pilot.seeds)
-        moved = {m: self._bytes(small, m) for m in TRIAL_BATCHES}
-        sizes = [m for m in TRIAL_BATCHES if m == TRIAL_BATCHES[0] or moved[m] * small.ranks <= MOST_TRIAL_BYTES]
+        most = -(-self.pilot.num_batches // shape.ranks)
+        sizes = trial_batches(most, lambda m: self._bytes(small, m) * small.ranks)
         bulks = [np.resize(order, m * small.ranks * self.pilot.batch_size) for m in sizes]
         found = self._timed(small, bulks)
-        return Computation.fitted([Timed(m, moved[m], one) for m, one in zip(sizes, found, strict=True)])
+        return Computation.fitted([Timed(m, self._bytes(small, m), one) for m, one in zip(sizes, found, strict=True)])
 
     def _require_memory(self, shape: GridShape) -> None:
         free, need = available_memory(), shape.ranks * self.pilot.graph.num_edges * self.wire.entry_bytes
@@ -178,9 +179,32 @@ def trial_shape(shape: GridShape) -> GridShape:
     return GridShape(MOST_TRIAL_RANKS, 1 if c == 1 else MOST_TRIAL_RANKS if c == p else 2)
 
 
+def trial_batches(most: int, num_bytes: Callable[[int], float]) -> list[int]:
+    """Batches of a rank in the bulks of a trial: one, as many as in a large bulk, and a number between.
+
+    Of the largest, `num_bytes` tells what all ranks move. What many batches take is not known from few: their data are
+    in no cache, and bytes that grow with the batches alone tell nothing of those that do not.
+
+    Parameters
+    ----------
+    most : int
+        Batches of a rank in an epoch.
+    num_bytes : callable
+
+    Examples
+    --------
+    >>> trial_batches(24, lambda m: 2e6 * m), trial_batches(24, lambda m: 4e8 * m), trial_batches(3, lambda m: 0)
+    ([1, 4, 16], [1, 2, 4], [1, 3])
+    """
+    largest = min(most, MOST_TRIAL_BATCHES)
+    while largest > 1 and num_bytes(largest) > MOST_TRIAL_BYTES:
+        largest //= 2
+    return sorted({1, isqrt(largest), largest})
+
+
 def moved_bytes(traffic: Iterable[Exchange]) -> float:
     """Bytes that a rank sends and receives, in the mean."""
     return float(sum((one.sent + one.received).mean() for one in traffic))
 
 
-__all__ = ["Computation", "Timed", "Trials", "moved_bytes", "trial_shape"]
+__all__ = ["Computation", "Timed", "Trials", "moved_bytes", "trial_batches", "trial_shape"]
