@@ -5,6 +5,7 @@ TIMES has lines of `rank_times.py`, LINKS those of `link_probe.py` for the same 
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,10 @@ def main(
 ) -> None:
     """A line for each that was measured and is planned for, with the ratio of the two times."""
     graph = load(folder)
-    networks = {one["link"]: network_of(one) for one in read(links)}
+    probed = read(links)
+    networks = {
+        link: network_of([one for one in probed if one["link"] == link]) for link in {x["link"] for x in probed}
+    }
     measured = [one for one in read(times) if one["kind"] == "time" and one["algorithm"] != "auto"]
     for name, (sampler, b) in SAMPLERS.items():
         pilot = sample_pilot(graph, seeds_of(graph, MOST_BATCHES * b), sampler, batch_size=b)
@@ -52,11 +56,13 @@ def main(
                 add_line(result, one, computed, moving)
 
 
-def network_of(probed: dict[str, Any]) -> Network:
-    """With a rank on each node."""
-    link = Link(probed["alpha"], probed["bandwidth"])
-    more = {"duplex": probed["duplex"], "per_exchange": probed["per_exchange"]}
-    return Network(probed["link"], link, link, adapters=1, ranks_per_node=1, **more)
+def network_of(probes: list[dict[str, Any]]) -> Network:
+    """With a rank on each node; of several probes of a link the medians."""
+    alpha, bandwidth, duplex, per_exchange = (
+        statistics.median(one[name] for one in probes) for name in ("alpha", "bandwidth", "duplex", "per_exchange")
+    )
+    link = Link(alpha, bandwidth)
+    return Network(probes[0]["link"], link, link, 1, 1, duplex=duplex, per_exchange=per_exchange)
 
 
 def add_line(result: Path, one: dict[str, Any], computed: float, moving: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,27 @@ def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
     ([1, 2, 44, 1], [2, 2])
     """
     begins, ends = (np.cumsum(counts) - counts).tolist(), np.cumsum(counts).tolist()
-    parts = [values[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    widths = [width_of(int(part.max())) if len(part) else 1 for part in parts]
-    sizes = counts * np.array(widths, np.int64)
-    message = np.empty(int(sizes.sum()), np.uint8)
-    places = np.split(message, np.cumsum(sizes)[:-1])
-    for part, width, place in zip(parts, widths, places, strict=False):
-        place.view(f"u{width}")[:] = part
-    return Sent(message, sizes)
+    return pack_pieces([[values[begin:end]] for begin, end in zip(begins, ends, strict=True)])
+
+
+def pack_pieces(pieces: Sequence[Sequence[NDArray[Any]]]) -> Sent:
+    """As `pack`: for rank q the arrays of `pieces[q]`, one after the other, without an array of all of them.
+
+    Examples
+    --------
+    >>> sent = pack_pieces([[np.array([1]), np.array([300])], []])
+    >>> sent.rows.tolist(), sent.counts.tolist()
+    ([1, 0, 44, 1], [4, 0])
+    """
+    widths = [width_of(max((int(part.max()) for part in parts if len(part)), default=0)) for parts in pieces]
+    sizes = [width * sum(map(len, parts)) for width, parts in zip(widths, pieces, strict=True)]
+    message, done = np.empty(sum(sizes), np.uint8), 0
+    for width, parts in zip(widths, pieces, strict=True):
+        for part in parts:
+            place = message[done : done + width * len(part)]
+            place.view(f"u{width}")[:] = part
+            done += len(place)
+    return Sent(message, np.array(sizes, np.int64))
 
 
 def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -131,4 +145,4 @@ def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
     return sums
 
 
-__all__ = ["either", "keep_from", "pack", "packed", "repeated", "segment_sums", "unpack", "width_of"]
+__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "repeated", "segment_sums", "unpack", "width_of"]

@@ -17,7 +17,7 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.errors import CapacityError, InputError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.cluster.computation import Computation, Timed, Trials
+from spsample.planning.cluster.computation import Computation, Timed, Trials, trial_batches
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
@@ -172,6 +172,33 @@ def test_costs_are_fitted_to_bulks_of_each_size():
     assert (fitted.per_byte, fitted.unevenness) == pytest.approx((3e-5, 1))
 
 
+def test_the_largest_bulk_of_a_trial_is_as_large_as_may_be():
+    """At most as many batches as a rank has in an epoch, and as many as fit; one batch in any case."""
+    assert [trial_batches(most, lambda m: True) for most in (1, 2, 3, 5, 16, 1000)] == [
+        [1],
+        [1, 2],
+        [1, 3],
+        [1, 2, 5],
+        [1, 4, 16],
+        [1, 4, 16],
+    ]
+    assert trial_batches(1000, lambda m: m <= 8) == [1, 2, 8]
+    assert trial_batches(7, lambda m: m <= 4) == [1, 3]
+    assert trial_batches(1000, lambda m: False) == [1]
+
+
+@pytest.mark.parametrize("batches", [1, 3, 40])
+def test_epochs_of_few_batches_are_tried_with_as_many(batches, monkeypatch):
+    """As many batches as a rank has in an epoch, and no more; costs that one size does not tell apart are finite."""
+    sizes = []
+    timed = Trials._timed
+    monkeypatch.setattr(Trials, "_timed", lambda *args: sizes.extend(map(len, args[2])) or timed(*args))
+    pilot = sample_pilot(GRAPH, np.arange(16 * batches), sp.GraphSAGE([6, 4]), batch_size=16)
+    plan = plan_cluster(pilot, replace(CLUSTER, ranks=2), replication=1, computation=True)
+    assert max(sizes) == 2 * 16 * min(-(-batches // 2), 16)
+    assert 0 < plan.grids[0].phases[0].seconds < 10
+
+
 @pytest.mark.parametrize("seconds", [(0.0, 0.0), (0.0, 1.0)])
 def test_bulks_of_less_than_a_tick_of_the_clock(seconds):
     fitted = Computation.fitted([Timed(m, 0.0, (0.0, 0.0)) for m in (1, 2)] + [Timed(6, 0.0, seconds)])
@@ -198,7 +225,7 @@ def test_bulks_of_a_trial_that_do_not_fit_are_left_out(monkeypatch):
     monkeypatch.setattr(Trials, "_timed", lambda _, shape, bulks: timed.append(len(bulks)) or [(1.0,)] * len(bulks))
     trials, shape = Trials(PILOT, "column", WireWidths.of(4, 0, "unweighted", edge_ids=False)), GridShape(4)
     for batches, sizes in ((1, 1), (2, 2), (6, 3)):
-        free = trials._memory(shape, batches, trials._bytes(shape, batches))
+        free = trials._memory(shape, batches)
         trials(shape)
         assert timed.pop() == sizes
 

@@ -7,11 +7,11 @@ import pytest
 
 import spsample as sp
 from spsample.backends import Draw, QuantisationRule, StackedSelector
-from spsample.comm import run_threads
+from spsample.comm import Received, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.column.frontier import RowsAtOwners
 from spsample.distributed.column.sums import ask, draw_from_answers, merged
-from spsample.distributed.wire_format import width_of
+from spsample.distributed.wire_format import pack, pack_pieces, unpack, width_of
 
 N, TIMEOUT = 4000, 60
 KEY = (5, 6)
@@ -138,3 +138,19 @@ def test_rows_and_sums_give_the_same(weighted, bulk, later_bytes, hubs):
             for name, mine, array in zip(one._fields, one, expected, strict=True):
                 np.testing.assert_array_equal(mine, array, err_msg=name)
                 assert mine.dtype == array.dtype, name
+
+
+def test_pieces_are_packed_as_one_array():
+    """For each rank the width of the largest of all its pieces; nothing for a rank without."""
+    rng = np.random.default_rng(0)
+    pieces = [
+        [rng.integers(0, 1 << bits, size).astype(np.uint64) for bits, size in ranks]
+        for ranks in ([(3, 5), (40, 2), (3, 0)], [], [(16, 7)], [(8, 0)], [(63, 1), (1, 1)])
+    ]
+    joined = [np.concatenate([np.zeros(0, np.uint64), *parts]) for parts in pieces]
+    counts = np.array([len(values) for values in joined])
+    sent, expected = pack_pieces(pieces), pack(np.concatenate(joined), counts)
+    assert sent.counts.tolist() == expected.counts.tolist() == [7 * 8, 0, 7 * 2, 0, 2 * 8]
+    assert sent.rows.tobytes() == expected.rows.tobytes()
+    back = unpack(Received(sent.rows, sent.counts), counts, np.uint64)
+    assert back.tolist() == np.concatenate(joined).tolist()

@@ -16,8 +16,8 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
-from spsample.distributed.partials import added_sums, joined_sums, powered, received_sums
-from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, width_of
+from spsample.distributed.partials import added_sums, powered, received_sums
+from spsample.distributed.wire_format import either, keep_from, pack_pieces, width_of
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
@@ -88,17 +88,21 @@ class _SumsOrRows(NamedTuple):
         found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
         is_rows = np.array([pieces is None for pieces in found], np.bool_)
         pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, requests.batches, strict=True)]
-        lengths, columns, numerators = joined_sums([piece for sums in pieces for piece in sums])
         rows = rows_for(block, requests, is_rows, False)
-        sizes = segment_sums(lengths, requests.batches)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            pack(lengths, requests.batches),
-            either(is_rows, Sent(columns, sizes), rows.columns),
-            pack(numerators, sizes),
+            pack_pieces([[np.diff(piece.indptr) for piece in sums] for sums in pieces]),
+            either(is_rows, _columns_of(pieces), rows.columns),
+            pack_pieces([[piece.numerators for piece in sums] for sums in pieces]),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]
+
+
+def _columns_of(pieces: list[list[ColumnMatrix]]) -> Sent:
+    """Of each rank's sums."""
+    columns = np.concatenate([piece.columns for sums in pieces for piece in sums])
+    return Sent(columns, np.array([sum(len(piece.columns) for piece in sums) for sums in pieces], np.int64))
 
 
 def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:

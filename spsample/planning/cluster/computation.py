@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,8 @@ from spsample.planning.cluster.wire_widths import WireWidths
 from spsample.planning.memory_check import PEAK_PER_RESULT_BYTE
 
 MOST_TRIAL_RANKS = 4
-TRIAL_BATCHES = (1, 2, 6)  # of a rank, in the bulks of a trial
-MOST_TRIAL_BYTES = 3 << 29  # that all ranks send and receive in one of them, but for the smallest
+MOST_TRIAL_BATCHES = 16  # of a rank, in the bulks of a trial
+MOST_TRIAL_BYTES = 2 << 30  # that all ranks send and receive in one of them, but for the smallest
 ROUNDS = 3
 
 
@@ -120,23 +121,27 @@ class Trials:
             If there is no memory for the smallest bulks of a trial: ranks may be sent all of A, but by "column".
         """
         small, free = trial_shape(shape), available_memory()
-        moved = {m: self._bytes(small, m) for m in TRIAL_BATCHES}
-        need = {m: self._memory(small, m, moved[m]) for m in TRIAL_BATCHES}
-        first, *larger = TRIAL_BATCHES
-        if need[first] > free:
-            raise _no_memory(free, need[first], small.ranks)
-        sizes = [first, *(m for m in larger if moved[m] * small.ranks <= MOST_TRIAL_BYTES and need[m] <= free)]
+        least = self._memory(small, 1)
+        if least > free:
+            raise _no_memory(free, least, small.ranks)
+        most = -(-self.pilot.num_batches // shape.ranks)
+        sizes = trial_batches(most, lambda m: self._fits(small, m, free))
         order = np.random.default_rng(0).permutation(self.pilot.seeds)
         bulks = [np.resize(order, m * small.ranks * self.pilot.batch_size) for m in sizes]
         found = self._timed(small, bulks)
-        return Computation.fitted([Timed(m, moved[m], one) for m, one in zip(sizes, found, strict=True)])
+        return Computation.fitted([Timed(m, self._bytes(small, m), one) for m, one in zip(sizes, found, strict=True)])
 
-    def _memory(self, shape: GridShape, batches: int, moved: float) -> int:
+    def _fits(self, shape: GridShape, batches: int, free: int) -> bool:
+        """Whether bulks with as many batches a rank move no more bytes than a trial may, and have the memory."""
+        moved = self._bytes(shape, batches) * shape.ranks
+        return moved <= MOST_TRIAL_BYTES and self._memory(shape, batches) <= free
+
+    def _memory(self, shape: GridShape, batches: int) -> int:
         """Bytes that all ranks take for a bulk with as many batches a rank, estimated high."""
         pilot = self.pilot
         rows = 0 if self.algorithm == "column" else pilot.graph.num_edges * self.wire.entry_bytes
         batch = PEAK_PER_RESULT_BYTE * pilot.scale * pilot.bulk.nbytes / len(pilot.bulk)
-        return round(shape.ranks * (rows + batch * batches + moved))
+        return round(shape.ranks * (rows + batch * batches + self._bytes(shape, batches)))
 
     def _bytes(self, shape: GridShape, batches: int) -> float:
         """Mean bytes of a rank, of a bulk with as many batches a rank."""
@@ -188,9 +193,33 @@ def trial_shape(shape: GridShape) -> GridShape:
     return GridShape(MOST_TRIAL_RANKS, 1 if c == 1 else MOST_TRIAL_RANKS if c == p else 2)
 
 
+def trial_batches(most: int, fits: Callable[[int], bool]) -> list[int]:
+    """Batches of a rank in the bulks of a trial: one, as many as in a large bulk, and a number between.
+
+    What many batches take is not known from few: their data are in no cache, and bytes that grow with the batches alone
+    tell nothing of those that do not.
+
+    Parameters
+    ----------
+    most : int
+        Batches of a rank in an epoch.
+    fits : callable
+        Whether a trial may have so many.
+
+    Examples
+    --------
+    >>> trial_batches(24, lambda m: True), trial_batches(24, lambda m: m < 5), trial_batches(3, lambda m: True)
+    ([1, 4, 16], [1, 2, 4], [1, 3])
+    """
+    largest = min(most, MOST_TRIAL_BATCHES)
+    while largest > 1 and not fits(largest):
+        largest //= 2
+    return sorted({1, isqrt(largest), largest})
+
+
 def moved_bytes(traffic: Iterable[Exchange]) -> float:
     """Bytes that a rank sends and receives, in the mean."""
     return float(sum((one.sent + one.received).mean() for one in traffic))
 
 
-__all__ = ["Computation", "Timed", "Trials", "moved_bytes", "trial_shape"]
+__all__ = ["Computation", "Timed", "Trials", "moved_bytes", "trial_batches", "trial_shape"]
