@@ -1,0 +1,79 @@
+// sparse_products.h in AVX-512: up to eight registers of sums at a time (lanes_avx512.h says how such a file is compiled).
+#include "sparse_products.h"
+
+#include "simd.h"
+
+#if SPSAMPLE_X86
+
+#include "lanes_avx512.h"
+
+namespace spsample {
+namespace {
+
+constexpr int64_t kLane = 16;
+
+template <int Count>
+SPSAMPLE_AVX512_INLINE void add_lists(const TileLists& lists, const float* tile, float* sums, int64_t stride) {
+    for (int64_t i = 0; i < lists.count; ++i) {
+        const uint32_t* const rows = lists.rows + kListRoom * i;
+        const float* const values = lists.values + kListRoom * i;
+        float* const to = sums + stride * i;
+        __m512 sum[Count];
+#pragma GCC unroll 8
+        for (int j = 0; j < Count; ++j) sum[j] = _mm512_loadu_ps(to + kLane * j);
+        for (uint32_t e = 0; e < lists.counts[i]; ++e) {
+            const float* const row = tile + rows[e] * (kLane * Count);
+            const __m512 value = _mm512_set1_ps(values[e]);
+#pragma GCC unroll 8
+            for (int j = 0; j < Count; ++j) sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(value, _mm512_loadu_ps(row + kLane * j)));
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < Count; ++j) _mm512_storeu_ps(to + kLane * j, sum[j]);
+    }
+}
+
+template <bool Masked>
+SPSAMPLE_AVX512_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
+    const __m512 zero = _mm512_setzero_ps(), scale = _mm512_set1_ps(row.scale);
+    __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i += kLane) {
+        const __mmask16 there = count - i < kLane ? static_cast<__mmask16>((1u << (count - i)) - 1) : static_cast<__mmask16>(0xFFFF);
+        __m512 x = _mm512_maskz_loadu_ps(there, row.numbers + i);
+        __mmask16 kept;
+        if constexpr (Masked) {
+            kept = _mm512_mask_cmp_ps_mask(there, _mm512_maskz_loadu_ps(there, row.where + i), zero, _CMP_NLE_UQ);
+            x = _mm512_mul_ps(x, scale);
+        } else {
+            kept = _mm512_mask_cmp_ps_mask(there, x, zero, _CMP_NEQ_UQ);
+        }
+        _mm512_storeu_si512(places + found, _mm512_maskz_compress_epi32(kept, place));
+        _mm512_storeu_ps(values + found, _mm512_maskz_compress_ps(kept, x));
+        found += _mm_popcnt_u32(kept);
+        place = _mm512_add_epi32(place, _mm512_set1_epi32(static_cast<int>(kLane)));
+    }
+    return found;
+}
+
+}  // namespace
+
+SPSAMPLE_AVX512 void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
+    switch (tile.width / kLane) {
+        case 1: return add_lists<1>(lists, tile.numbers, sums, stride);
+        case 2: return add_lists<2>(lists, tile.numbers, sums, stride);
+        case 3: return add_lists<3>(lists, tile.numbers, sums, stride);
+        case 4: return add_lists<4>(lists, tile.numbers, sums, stride);
+        case 5: return add_lists<5>(lists, tile.numbers, sums, stride);
+        case 6: return add_lists<6>(lists, tile.numbers, sums, stride);
+        case 7: return add_lists<7>(lists, tile.numbers, sums, stride);
+        default: return add_lists<8>(lists, tile.numbers, sums, stride);
+    }
+}
+
+SPSAMPLE_AVX512 int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
+    return row.where ? find<true>(row, count, places, values) : find<false>(row, count, places, values);
+}
+
+}  // namespace spsample
+
+#endif
