@@ -1,4 +1,7 @@
-"""Matrix products of layers: by oneDNN on the processor, where torch's own go to another library."""
+"""Matrix products of layers: by oneDNN on the processor, where torch's own go to another library.
+
+Gradients that are mostly zero, as they are behind ReLU and dropout, go back by `SparseGradient`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["linear"]
+from spsample.training.dropout import RectifiedDropout, Rows, drop_rectified_, scaled_where_positive
+from spsample.training.sparse_products import SparseGradient
+
+__all__ = ["linear", "linear_rectified"]
 
 _LARGE = 1 << 24
 """Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
@@ -33,6 +39,24 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(x, weight, bias)
 
 
+def linear_rectified(
+    x: Tensor, weight: Tensor, bias: Tensor | None, after: RectifiedDropout, rows: Rows | None = None
+) -> Tensor:
+    """``after(linear(x, weight, bias), rows)``, to the bit, where it can in the memory of the product.
+
+    The gradient of what is 0 afterwards is left out of the products on the way back.
+
+    Examples
+    --------
+    >>> linear_rectified(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [-3.0, 2.0]]), None, RectifiedDropout(0.0))
+    tensor([[3., 0.]])
+    """
+    if _is_for_onednn(x, weight) and after.is_in_one_pass(x, rows):
+        result: Tensor = _LinearRectified.apply(x, weight, bias, after.p, after.drawn_key())  # type: ignore[no-untyped-call]
+        return result
+    return after(linear(x, weight, bias), rows)
+
+
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether this is a large product of float32 on the processor, and neither cast nor traced."""
     return (
@@ -52,39 +76,91 @@ def _onednn_is_there() -> bool:
     return bool(backend.is_available() and backend.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+    return result
+
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+"""Those of rows, weight and bias, where they are wanted."""
+
+
+def _dense_gradients(gradient: Tensor, x: Tensor, weight: Tensor, needs: tuple[bool, bool, bool]) -> Gradients:
+    """The weight's is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
+    return (
+        linear(gradient, weight.t()) if needs[0] else None,
+        torch.mm(x.t(), gradient).t() if needs[1] else None,
+        gradient.sum(0) if needs[2] else None,
+    )
+
+
+def _sparse_gradients(gradient: SparseGradient, x: Tensor, weight: Tensor, needs: tuple[bool, bool, bool]) -> Gradients:
+    of_weight, of_bias = gradient.outer_sums(x, needs[2]) if needs[1] or needs[2] else (None, None)
+    return gradient.times(weight) if needs[0] else None, of_weight, of_bias
+
+
+def _tangent(x: Tensor, weight: Tensor, tangents: tuple[Tensor | None, ...]) -> Tensor:
+    """The tangent of the product, of those of rows, weight and bias."""
+    of_x, of_weight, of_bias = tangents
+    zero = x.new_zeros(len(x), len(weight))
+    parts = (
+        zero if of_x is None else linear(of_x, weight),
+        zero if of_weight is None else linear(x, of_weight),
+        zero if of_bias is None else of_bias,
+    )
+    return parts[0] + parts[1] + parts[2]
+
+
 class _Linear(torch.autograd.Function):
-    """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
+    """x W^T + b."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
-        return result
+        return _product(x, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, bias = inputs
-        ctx.has_bias = bias is not None
+        x, weight, _ = inputs
         ctx.save_for_backward(x, weight)
         ctx.save_for_forward(x, weight)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        x, weight = ctx.saved_tensors
-        of_x, of_weight, of_bias = tangents
-        zero = x.new_zeros(len(x), len(weight))
-        parts = (
-            zero if of_x is None else linear(of_x, weight),
-            zero if of_weight is None else linear(x, of_weight),
-            zero if of_bias is None else of_bias,
-        )
-        return parts[0] + parts[1] + parts[2]
+        return _tangent(*ctx.saved_tensors, tangents)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, *gradients: Tensor) -> Gradients:
         x, weight = ctx.saved_tensors
-        gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
-        return (
-            linear(gradient, weight.t()) if needs_x else None,
-            torch.mm(x.t(), gradient).t() if needs_weight else None,
-            gradient.sum(0) if needs_bias and ctx.has_bias else None,
-        )
+        sparse = SparseGradient(gradients[0])
+        if not torch.is_grad_enabled() and sparse.is_sparse():
+            return _sparse_gradients(sparse, x, weight, ctx.needs_input_grad)
+        return _dense_gradients(gradients[0], x, weight, ctx.needs_input_grad)
+
+
+class _LinearRectified(torch.autograd.Function):
+    """ReLU and dropout under a key of x W^T + b; what is above 0 afterwards passes gradients on."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, p: float, key: tuple[int, int]) -> Tensor:
+        return drop_rectified_(_product(x, weight, bias), p, key)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, p, _ = inputs
+        ctx.scale = 1 / (1 - p)
+        ctx.save_for_backward(x, weight, output)
+        ctx.save_for_forward(x, weight, output)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        x, weight, output = ctx.saved_tensors
+        return scaled_where_positive(_tangent(x, weight, tangents[:3]), output, ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight, output), needs = ctx.saved_tensors, ctx.needs_input_grad[:3]
+        sparse = SparseGradient(gradients[0], output, ctx.scale)
+        if not torch.is_grad_enabled() and sparse.is_sparse():
+            return (*_sparse_gradients(sparse, x, weight, needs), None, None)
+        masked = scaled_where_positive(gradients[0], output, ctx.scale)
+        return (*_dense_gradients(masked, x, weight, needs), None, None)
