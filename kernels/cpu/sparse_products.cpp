@@ -14,11 +14,13 @@ namespace spsample {
 namespace {
 
 constexpr int64_t kPieces = 16;      // of the rows of a sum of outer products, each with sums of its own
+constexpr int64_t kColumnsAtOnce = 16;  // of g, between two requests to memory
 constexpr int64_t kRowsAtOnce = 128;  // of a product's result
 
 struct Functions {
     AddTile add_tile;
     FindNumbers find;
+    ListColumns list_columns;
 };
 
 void add_tile(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
@@ -43,12 +45,30 @@ int64_t find_numbers(const SparseRow& row, int64_t count, uint32_t* places, floa
     return found;
 }
 
+template <FindNumbers find>
+void list_columns(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    constexpr int64_t kAtOnce = 256;
+    uint32_t columns[kAtOnce + kTileLanes];
+    float numbers[kAtOnce + kTileLanes];
+    std::fill_n(counts, width, 0u);
+    for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t begin = 0; begin < width; begin += kAtOnce) {
+            const int64_t found = find(first.from(r * width + begin), std::min(kAtOnce, width - begin), columns, numbers);
+            for (int64_t e = 0; e < found; ++e) {
+                const int64_t column = begin + columns[e], to = kListRoom * column + counts[column]++;
+                places[to] = static_cast<uint32_t>(r);
+                values[to] = numbers[e];
+            }
+        }
+    }
+}
+
 Functions chosen() {
 #if SPSAMPLE_X86
-    if (&instruction_set() == &kAvx512) return {add_tile_avx512, find_numbers_avx512};
-    if (&instruction_set() == &kAvx2) return {add_tile_avx2, find_numbers_avx2};
+    if (&instruction_set() == &kAvx512) return {add_tile_avx512, find_numbers_avx512, list_columns_avx512};
+    if (&instruction_set() == &kAvx2) return {add_tile_avx2, find_numbers_avx2, list_columns<find_numbers_avx2>};
 #endif
-    return {add_tile, find_numbers};
+    return {add_tile, find_numbers, list_columns<find_numbers>};
 }
 
 // Columns in panels of as equal widths as there can be, whole lanes.
@@ -132,29 +152,27 @@ SparseRows sparse_rows(const In<float>& g, const std::optional<In<float>>& where
 
 // Scratch of a thread that sums up outer products.
 struct OuterScratch {
-    OuterScratch(int64_t width, const Panels& panels)
-        : lists(width), places(width + kTileLanes), values(width + kTileLanes), tile(kTileRows * panels.widest) {}
+    OuterScratch(int64_t width, const Panels& panels) : lists(width), tile(kTileRows * panels.widest) {}
 
     Lists lists;
-    Buffer<uint32_t> places;
-    Buffer<float> values;
     Lines tile;
 };
 
-// For each column of at most kTileRows rows of g a list of its numbers.
-void list_by_column(const Functions& functions, const SparseRows& g, int64_t begin, int64_t rows, OuterScratch& scratch) {
-    Lists& lists = scratch.lists;
-    std::fill_n(lists.counts.data(), g.width, 0u);
-    for (int64_t r = 0; r < rows; ++r) {
-        const int64_t found = functions.find(g.row(begin + r), g.width, scratch.places.data(), scratch.values.data());
-        for (int64_t e = 0; e < found; ++e) {
-            const uint32_t column = scratch.places[e];
-            const int64_t to = kListRoom * column + lists.counts[column]++;
-            lists.rows[to] = static_cast<uint32_t>(r);
-            lists.values[to] = scratch.values[e];
-        }
+// Asks memory for rows of C arrays bit by bit, while others are worked on.
+class Ahead {
+public:
+    Ahead(int64_t count, int64_t parts) : count_(std::max<int64_t>(count, 0)), parts_(parts) {}
+
+    // Part `part` of the rows of `width` numbers from `first` on.
+    void fetch(const float* first, int64_t width, int64_t part) const {
+        constexpr int64_t kNumbers = kTileLanes;  // of a cache line
+        const int64_t numbers = count_ * width;
+        for (int64_t i = numbers * part / parts_; i < numbers * (part + 1) / parts_; i += kNumbers) SPSAMPLE_PREFETCH_NEAR(first + i);
     }
-}
+
+private:
+    const int64_t count_, parts_;
+};
 
 // sums = g^T x of the rows [begin, end), one panel after the other, each with a row for each column of g.
 void sum_piece(
@@ -162,11 +180,22 @@ void sum_piece(
     float* sums) {
     std::fill_n(sums, g.width * panels.padded, 0.0f);
     for (int64_t first = begin; first < end; first += kTileRows) {
-        list_by_column(functions, g, first, std::min(kTileRows, end - first), scratch);
+        Lists& lists = scratch.lists;
+        const int64_t rows = std::min(kTileRows, end - first);
+        functions.list_columns(g.row(first), rows, g.width, lists.rows.data(), lists.values.data(), lists.counts.data());
+        const int64_t next = first + kTileRows, groups = (g.width + kColumnsAtOnce - 1) / kColumnsAtOnce;
+        const Ahead ahead(std::min(kTileRows, end - next), panels.count * groups);
         for (int64_t panel = 0; panel < panels.count; ++panel) {
             const int64_t column = panels.begin(panel), width = panels.width(panel);
             x.pack(first, column, width, scratch.tile.data());
-            functions.add_tile(scratch.lists.from(0, g.width), {scratch.tile.data(), width}, sums + g.width * column, width);
+            for (int64_t group = 0; group < groups; ++group) {
+                const int64_t list = group * kColumnsAtOnce, part = panel * groups + group;
+                ahead.fetch(g.first.numbers + next * g.width, g.width, part);
+                if (g.first.where) ahead.fetch(g.first.where + next * g.width, g.width, part);
+                ahead.fetch(x.numbers + next * x.dim, x.dim, part);
+                const TileLists some = lists.from(list, std::min(kColumnsAtOnce, g.width - list));
+                functions.add_tile(some, {scratch.tile.data(), width}, sums + g.width * column + list * width, width);
+            }
         }
     }
 }
@@ -252,12 +281,13 @@ void multiply_rows(
     RowScratch& scratch, float* out) {
     const int64_t rows = end - begin, blocks = (g.width + kTileRows - 1) / kTileRows;
     Lists& lists = scratch.lists;
-    for (int64_t block = 0; block < blocks; ++block) {
-        const int64_t column = block * kTileRows, columns = std::min(kTileRows, g.width - column);
-        for (int64_t r = 0; r < rows; ++r) {
-            const int64_t list = block * kRowsAtOnce + r;
+    for (int64_t r = 0; r < rows; ++r) {
+        const SparseRow row = g.row(begin + r);
+        for (int64_t block = 0; block < blocks; ++block) {
+            const int64_t column = block * kTileRows, list = block * kRowsAtOnce + r;
             lists.counts[list] = static_cast<uint32_t>(functions.find(
-                g.row(begin + r).from(column), columns, lists.rows.data() + kListRoom * list, lists.values.data() + kListRoom * list));
+                row.from(column), std::min(kTileRows, g.width - column), lists.rows.data() + kListRoom * list,
+                lists.values.data() + kListRoom * list));
         }
     }
     for (int64_t panel = 0; panel < panels.count; ++panel) {

@@ -42,9 +42,14 @@ struct SparseRow {
 // Writes what there is of `count` numbers, and at which places. `places` and `values` have room for kTileLanes elements more. Returns how many.
 using FindNumbers = int64_t (*)(const SparseRow& row, int64_t count, uint32_t* places, float* values);
 
+// The same of kTileRows rows of `width` numbers at most, in lists by column: list i has counts[i] numbers of column i, from kListRoom i on.
+using ListColumns = void (*)(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
+
 void add_tile_avx2(const TileLists& lists, const Tile& tile, float* sums, int64_t stride);
 void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int64_t stride);
 int64_t find_numbers_avx2(const SparseRow& row, int64_t count, uint32_t* places, float* values);
 int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values);
+
+void list_columns_avx512(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
 
 }  // namespace spsample

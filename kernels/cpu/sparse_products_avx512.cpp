@@ -55,6 +55,73 @@ SPSAMPLE_AVX512_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_
     return found;
 }
 
+// Row r of `rows` is column r of what it was.
+SPSAMPLE_AVX512_INLINE void transpose(__m512 (&rows)[kLane]) {
+    __m512 pairs[kLane], quads[kLane];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLane; i += 2) {
+        pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kLane; i += 4) {  // quads[i + j]: column 4 q + j of the rows i .. i + 3 in its quarter q
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; ++j) {
+            const __m512d low = _mm512_castps_pd(pairs[i + j]), high = _mm512_castps_pd(pairs[i + j + 2]);
+            quads[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            quads[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+        const __m512 even = _mm512_shuffle_f32x4(quads[j], quads[4 + j], 0x88), odd = _mm512_shuffle_f32x4(quads[j], quads[4 + j], 0xdd);
+        const __m512 later_even = _mm512_shuffle_f32x4(quads[8 + j], quads[12 + j], 0x88);
+        const __m512 later_odd = _mm512_shuffle_f32x4(quads[8 + j], quads[12 + j], 0xdd);
+        rows[j] = _mm512_shuffle_f32x4(even, later_even, 0x88);
+        rows[4 + j] = _mm512_shuffle_f32x4(odd, later_odd, 0x88);
+        rows[8 + j] = _mm512_shuffle_f32x4(even, later_even, 0xdd);
+        rows[12 + j] = _mm512_shuffle_f32x4(odd, later_odd, 0xdd);
+    }
+}
+
+template <bool Masked>
+SPSAMPLE_AVX512_INLINE __m512 load_row(const SparseRow& row, __mmask16 there) {
+    const __m512 x = _mm512_maskz_loadu_ps(there, row.numbers);
+    if constexpr (!Masked) return x;
+    const __mmask16 kept = _mm512_mask_cmp_ps_mask(there, _mm512_maskz_loadu_ps(there, row.where), _mm512_setzero_ps(), _CMP_NLE_UQ);
+    return _mm512_maskz_mul_ps(kept, x, _mm512_set1_ps(row.scale));
+}
+
+template <bool Masked>
+SPSAMPLE_AVX512_INLINE void list_columns(
+    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    const __m512i ascending = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int64_t column = 0; column < width; column += kLane) {
+        const int64_t columns = width - column < kLane ? width - column : kLane;
+        const __mmask16 there = static_cast<__mmask16>((1u << columns) - 1);
+        uint32_t found[kLane] = {};
+        for (int64_t begin = 0; begin < rows; begin += kLane) {
+            __m512 block[kLane];
+#pragma GCC unroll 16
+            for (int64_t r = 0; r < kLane; ++r) {
+                block[r] = begin + r < rows ? load_row<Masked>(first.from((begin + r) * width + column), there) : _mm512_setzero_ps();
+            }
+            transpose(block);
+            const __m512i row = _mm512_add_epi32(ascending, _mm512_set1_epi32(static_cast<int>(begin)));
+#pragma GCC unroll 16
+            for (int64_t c = 0; c < kLane; ++c) {
+                if (c >= columns) break;
+                const __mmask16 kept = _mm512_cmp_ps_mask(block[c], _mm512_setzero_ps(), _CMP_NEQ_UQ);
+                const int64_t to = kListRoom * (column + c) + found[c];
+                _mm512_storeu_si512(places + to, _mm512_maskz_compress_epi32(kept, row));
+                _mm512_storeu_ps(values + to, _mm512_maskz_compress_ps(kept, block[c]));
+                found[c] += static_cast<uint32_t>(_mm_popcnt_u32(kept));
+            }
+        }
+        for (int64_t c = 0; c < columns; ++c) counts[column + c] = found[c];
+    }
+}
+
 }  // namespace
 
 SPSAMPLE_AVX512 void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
@@ -72,6 +139,12 @@ SPSAMPLE_AVX512 void add_tile_avx512(const TileLists& lists, const Tile& tile, f
 
 SPSAMPLE_AVX512 int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
     return row.where ? find<true>(row, count, places, values) : find<false>(row, count, places, values);
+}
+
+SPSAMPLE_AVX512 void list_columns_avx512(
+    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    return first.where ? list_columns<true>(first, rows, width, places, values, counts)
+                       : list_columns<false>(first, rows, width, places, values, counts);
 }
 
 }  // namespace spsample
