@@ -45,20 +45,16 @@ int64_t find_numbers(const SparseRow& row, int64_t count, uint32_t* places, floa
     return found;
 }
 
-template <FindNumbers find>
 void list_columns(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
-    constexpr int64_t kAtOnce = 256;
-    uint32_t columns[kAtOnce + kTileLanes];
-    float numbers[kAtOnce + kTileLanes];
     std::fill_n(counts, width, 0u);
     for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t begin = 0; begin < width; begin += kAtOnce) {
-            const int64_t found = find(first.from(r * width + begin), std::min(kAtOnce, width - begin), columns, numbers);
-            for (int64_t e = 0; e < found; ++e) {
-                const int64_t column = begin + columns[e], to = kListRoom * column + counts[column]++;
-                places[to] = static_cast<uint32_t>(r);
-                values[to] = numbers[e];
-            }
+        const SparseRow row = first.from(r * width);
+        for (int64_t column = 0; column < width; ++column) {
+            const float number = row.where ? row.numbers[column] * row.scale : row.numbers[column];
+            const int64_t to = kListRoom * column + counts[column];
+            places[to] = static_cast<uint32_t>(r);
+            values[to] = number;
+            counts[column] += row.where ? !(row.where[column] <= 0) : number != 0;
         }
     }
 }
@@ -66,9 +62,9 @@ void list_columns(const SparseRow& first, int64_t rows, int64_t width, uint32_t*
 Functions chosen() {
 #if SPSAMPLE_X86
     if (&instruction_set() == &kAvx512) return {add_tile_avx512, find_numbers_avx512, list_columns_avx512};
-    if (&instruction_set() == &kAvx2) return {add_tile_avx2, find_numbers_avx2, list_columns<find_numbers_avx2>};
+    if (&instruction_set() == &kAvx2) return {add_tile_avx2, find_numbers_avx2, list_columns_avx2};
 #endif
-    return {add_tile, find_numbers, list_columns<find_numbers>};
+    return {add_tile, find_numbers, list_columns};
 }
 
 // Columns in panels of as equal widths as there can be, whole lanes.

@@ -50,6 +50,7 @@ void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int6
 int64_t find_numbers_avx2(const SparseRow& row, int64_t count, uint32_t* places, float* values);
 int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values);
 
+void list_columns_avx2(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
 void list_columns_avx512(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
 
 }  // namespace spsample

@@ -14,9 +14,9 @@ using namespace avx2;
 
 constexpr int64_t kLane = 8;
 
-// Count registers of each row, from a tile of `width` numbers a row.
+// Count registers of each row, from a tile of `width` numbers a row. Returns how many columns that are.
 template <int Count>
-SPSAMPLE_AVX2_INLINE void add_columns(const TileLists& lists, const float* tile, int64_t width, float* sums, int64_t stride) {
+SPSAMPLE_AVX2_INLINE int64_t add_columns(const TileLists& lists, const float* tile, int64_t width, float* sums, int64_t stride) {
     for (int64_t i = 0; i < lists.count; ++i) {
         const uint32_t* const rows = lists.rows + kListRoom * i;
         const float* const values = lists.values + kListRoom * i;
@@ -33,6 +33,18 @@ SPSAMPLE_AVX2_INLINE void add_columns(const TileLists& lists, const float* tile,
 #pragma GCC unroll 12
         for (int j = 0; j < Count; ++j) _mm256_storeu_ps(to + kLane * j, sum[j]);
     }
+    return Count * kLane;
+}
+
+// Of the `rest` of the columns as many as there are registers for, two at least. Returns how many.
+SPSAMPLE_AVX2_INLINE int64_t add_some(
+    const TileLists& lists, const float* tile, int64_t width, int64_t rest, float* sums, int64_t stride) {
+    if (rest == 12 * kLane) return add_columns<12>(lists, tile, width, sums, stride);
+    if (rest == 10 * kLane) return add_columns<10>(lists, tile, width, sums, stride);
+    if (rest >= 8 * kLane) return add_columns<8>(lists, tile, width, sums, stride);
+    if (rest >= 6 * kLane) return add_columns<6>(lists, tile, width, sums, stride);
+    if (rest >= 4 * kLane) return add_columns<4>(lists, tile, width, sums, stride);
+    return add_columns<2>(lists, tile, width, sums, stride);
 }
 
 // For each set of eight lanes the lanes that it has, one after the other.
@@ -59,6 +71,19 @@ SPSAMPLE_AVX2_INLINE __m256 load_some(const float* numbers, int64_t count) {
     return _mm256_maskload_ps(numbers, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes));
 }
 
+// Writes the lanes of `kept` and their numbers; `place` of lane 0. Room for all lanes.
+SPSAMPLE_AVX2_INLINE int64_t pack(__m256 x, unsigned kept, int64_t place, uint32_t* places, float* values) {
+    const __m256i lanes = load(kPackings.lanes[kept]);
+    const __m256i all = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(place)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(places), all);
+    _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(x, lanes));
+    return _mm_popcnt_u32(kept);
+}
+
+SPSAMPLE_AVX2_INLINE unsigned other_than_zero(__m256 x) {
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
+}
+
 template <bool Masked>
 SPSAMPLE_AVX2_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
     const __m256 zero = _mm256_setzero_ps(), scale = _mm256_set1_ps(row.scale);
@@ -70,29 +95,81 @@ SPSAMPLE_AVX2_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_t*
             kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(load_some(row.where + i, count - i), zero, _CMP_NLE_UQ)));
             x = _mm256_mul_ps(x, scale);
         } else {
-            kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, zero, _CMP_NEQ_UQ)));
+            kept = other_than_zero(x);
         }
-        const __m256i lanes = load(kPackings.lanes[kept]);
-        const __m256i place = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(i)));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(places + found), place);
-        _mm256_storeu_ps(values + found, _mm256_permutevar8x32_ps(x, lanes));
-        found += _mm_popcnt_u32(kept);
+        found += pack(x, kept, i, places + found, values + found);
     }
     return found;
+}
+
+// Row r of `rows` is column r of what it was.
+SPSAMPLE_AVX2_INLINE void transpose(__m256 (&rows)[kLane]) {
+    __m256 pairs[kLane];
+#pragma GCC unroll 4
+    for (int i = 0; i < kLane; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+        const __m256d low[] = {_mm256_castps_pd(pairs[j]), _mm256_castps_pd(pairs[j + 4])};
+        const __m256d high[] = {_mm256_castps_pd(pairs[j + 2]), _mm256_castps_pd(pairs[j + 6])};
+        const __m256 even = _mm256_castpd_ps(_mm256_unpacklo_pd(low[0], high[0])), odd = _mm256_castpd_ps(_mm256_unpackhi_pd(low[0], high[0]));
+        const __m256 later_even = _mm256_castpd_ps(_mm256_unpacklo_pd(low[1], high[1]));
+        const __m256 later_odd = _mm256_castpd_ps(_mm256_unpackhi_pd(low[1], high[1]));
+        rows[2 * j] = _mm256_permute2f128_ps(even, later_even, 0x20);
+        rows[2 * j + 1] = _mm256_permute2f128_ps(odd, later_odd, 0x20);
+        rows[4 + 2 * j] = _mm256_permute2f128_ps(even, later_even, 0x31);
+        rows[4 + 2 * j + 1] = _mm256_permute2f128_ps(odd, later_odd, 0x31);
+    }
+}
+
+template <bool Masked>
+SPSAMPLE_AVX2_INLINE __m256 load_row(const SparseRow& row, int64_t columns) {
+    const __m256 x = load_some(row.numbers, columns);
+    if constexpr (!Masked) return x;
+    const __m256 kept = _mm256_cmp_ps(load_some(row.where, columns), _mm256_setzero_ps(), _CMP_NLE_UQ);
+    return _mm256_and_ps(kept, _mm256_mul_ps(x, _mm256_set1_ps(row.scale)));
+}
+
+template <bool Masked>
+SPSAMPLE_AVX2_INLINE void list_columns(
+    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    for (int64_t column = 0; column < width; column += kLane) {
+        const int64_t columns = width - column < kLane ? width - column : kLane;
+        int64_t found[kLane] = {};
+        for (int64_t begin = 0; begin < rows; begin += kLane) {
+            __m256 block[kLane];
+#pragma GCC unroll 8
+            for (int64_t r = 0; r < kLane; ++r) {
+                block[r] = begin + r < rows ? load_row<Masked>(first.from((begin + r) * width + column), columns) : _mm256_setzero_ps();
+            }
+            transpose(block);
+#pragma GCC unroll 8
+            for (int64_t c = 0; c < kLane; ++c) {
+                if (c >= columns) break;
+                const int64_t to = kListRoom * (column + c) + found[c];
+                found[c] += pack(block[c], other_than_zero(block[c]), begin, places + to, values + to);
+            }
+        }
+        for (int64_t c = 0; c < columns; ++c) counts[column + c] = static_cast<uint32_t>(found[c]);
+    }
 }
 
 }  // namespace
 
 SPSAMPLE_AVX2 void add_tile_avx2(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
-    int64_t column = 0;
-    for (; column + 12 * kLane <= tile.width; column += 12 * kLane) add_columns<12>(lists, tile.numbers + column, tile.width, sums + column, stride);
-    for (; column + 8 * kLane <= tile.width; column += 8 * kLane) add_columns<8>(lists, tile.numbers + column, tile.width, sums + column, stride);
-    for (; column + 4 * kLane <= tile.width; column += 4 * kLane) add_columns<4>(lists, tile.numbers + column, tile.width, sums + column, stride);
-    for (; column + 2 * kLane <= tile.width; column += 2 * kLane) add_columns<2>(lists, tile.numbers + column, tile.width, sums + column, stride);
+    for (int64_t column = 0; column < tile.width;) column += add_some(lists, tile.numbers + column, tile.width, tile.width - column, sums + column, stride);
 }
 
 SPSAMPLE_AVX2 int64_t find_numbers_avx2(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
     return row.where ? find<true>(row, count, places, values) : find<false>(row, count, places, values);
+}
+
+SPSAMPLE_AVX2 void list_columns_avx2(
+    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    return first.where ? list_columns<true>(first, rows, width, places, values, counts)
+                       : list_columns<false>(first, rows, width, places, values, counts);
 }
 
 }  // namespace spsample

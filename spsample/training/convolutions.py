@@ -67,7 +67,8 @@ class SAGEConv(nn.Module):
         """Return ``after(self(h, block), block.target_rows)``, with less memory where it can be."""
         root, weight = self.root, self.neighbours.weight
         if not block.sums_first(root.in_features, root.out_features):
-            return after(self(h, block), block.target_rows)
+            result: Tensor = after(self(h, block), block.target_rows)
+            return result
         both = torch.cat([root.weight, weight], 1)
         return linear_rectified(block.with_targets(h), both, root.bias, after, block.target_rows)
 

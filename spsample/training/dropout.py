@@ -255,11 +255,13 @@ class _DroppedRectified(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return scaled_where_positive(tangents[0], *ctx.saved_tensors, 1 / (1 - ctx.p))
+        (output,) = ctx.saved_tensors
+        return scaled_where_positive(tangents[0], output, 1 / (1 - ctx.p))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return scaled_where_positive(gradients[0], *ctx.saved_tensors, 1 / (1 - ctx.p)), None, None
+        (output,) = ctx.saved_tensors
+        return scaled_where_positive(gradients[0], output, 1 / (1 - ctx.p)), None, None
 
 
 class _ScaledWherePositive(torch.autograd.Function):
@@ -281,11 +283,13 @@ class _ScaledWherePositive(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return scaled_where_positive(tangents[0], *ctx.saved_tensors, ctx.scale)
+        (where,) = ctx.saved_tensors
+        return scaled_where_positive(tangents[0], where, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return scaled_where_positive(gradients[0], *ctx.saved_tensors, ctx.scale), None, None
+        (where,) = ctx.saved_tensors
+        return scaled_where_positive(gradients[0], where, ctx.scale), None, None
 
 
 class Rowwise(nn.Sequential):

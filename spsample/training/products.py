@@ -54,7 +54,8 @@ def linear_rectified(
     if _is_for_onednn(x, weight) and after.is_in_one_pass(x, rows):
         result: Tensor = _LinearRectified.apply(x, weight, bias, after.p, after.drawn_key())  # type: ignore[no-untyped-call]
         return result
-    return after(linear(x, weight, bias), rows)
+    unfused: Tensor = after(linear(x, weight, bias), rows)
+    return unfused
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -126,7 +127,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        return _tangent(*ctx.saved_tensors, tangents)
+        x, weight = ctx.saved_tensors
+        return _tangent(x, weight, tangents)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Gradients:
