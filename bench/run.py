@@ -26,6 +26,7 @@ from local_training import local_training
 from locality import locality
 from locality_training import locality_training
 from lookahead import lookahead
+from machine_split import machine_split
 from overlap import overlap
 from partitions import partitions
 from planning import planning
@@ -45,6 +46,7 @@ app.command()(prefetch)
 app.command()(sampling)
 app.command()(light_loops)
 app.command()(small_graphs)
+app.command()(machine_split)
 app.command()(traffic)
 app.command()(cold_store)
 app.command()(features)
@@ -89,6 +91,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
         graph_cache=out / "graphs",
         out=out,
     )
+    machine_split(graph="rmat:10,8", batches=4, batch_size=16, cores=2, rounds=1, graph_cache=out / "graphs", out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)

@@ -28,6 +28,7 @@ class Pair(NamedTuple):
 
     ours: str
     theirs: str
+    bulk_size: int
 
 
 class Slower(NamedTuple):
@@ -48,6 +49,7 @@ def small_graphs(
     batches: Annotated[int, typer.Option(help="Batches of a turn.")] = 64,
     threads: Annotated[int, typer.Option(help="Threads of every peer.")] = 2,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 5,
+    loaders: Annotated[bool, typer.Option(help="Passes of loaders, too, not operations alone.")] = True,
     dgl_python: Annotated[str | None, typer.Option(help="Interpreter that has DGL.")] = None,
     pyg_python: Annotated[str | None, typer.Option(help="Interpreter that has PyG and pyg-lib.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of small_graphs.jsonl; cells that are there are left out.")] = Path(
@@ -64,25 +66,32 @@ def small_graphs(
     append(path, [{"kind": "machine", **machine}])
     sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
-        if not (missing := [(b, k) for b in sizes for k in bulk_sizes if (name, b, k) not in done]):
+        cells = {b: [k for k in bulk_sizes if (name, b, k) not in done] for b in sizes}
+        missing = {b: several for b, several in cells.items() if several}
+        if not missing:
             continue
         with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
             inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
             with Peers(pythons, inputs) as peers:
-                for size, k in missing:
-                    case, pairs = case_of(batches, size, [k])
+                for size, several in missing.items():
+                    case, pairs = case_of(batches, size, several, loaders)
                     turns = measured(peers, case, rounds, {})
-                    found = [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()]
-                    console.print(_table(f"{name}, batches of {size}, calls of {k}", found))
-                    where = {"kind": "result", **its_set, "graph": name, "batch_size": size, "bulk_size": k}
-                    append(path, ({**where, **one.pair._asdict(), **_figures(one)} for one in found))
+                    found = [_slower(pair, turns) for pair in pairs if {pair.ours, pair.theirs} <= turns.keys()]
+                    console.print(_table(f"{name}, batches of {size}", found))
+                    where = {"kind": "result", **its_set, "graph": name, "batch_size": size}
+                    append(path, ({**where, **_figures(one)} for one in found))
                 for text in peers.missing:
                     console.print(text, markup=False)
                 append(path, ({"kind": "missing", **its_set, "graph": name, "what": text} for text in peers.missing))
 
 
 def _figures(one: Slower) -> dict[str, Any]:
-    return {name: value for name, value in one._asdict().items() if name != "pair"}
+    return {
+        "bulk_size": one.pair.bulk_size,
+        "ours": one.pair.ours,
+        "theirs": one.pair.theirs,
+        **{name: value for name, value in one._asdict().items() if name != "pair"},
+    }
 
 
 def _inputs(graph: str, batches: int, batch_size: int, scratch: Path) -> dict[str, Any]:
@@ -99,8 +108,8 @@ def _slower(pair: Pair, turns: dict[str, list[Turn]]) -> Slower:
     return Slower(pair, *times, statistics.median(over), min(over), max(over))
 
 
-def case_of(batches: int, batch_size: int, bulk_sizes: list[int]) -> tuple[Case, list[Pair]]:
-    """The sides, which all take turns, and which of them are compared.
+def case_of(batches: int, batch_size: int, bulk_sizes: list[int], loaders: bool = True) -> tuple[Case, list[Pair]]:
+    """The sides, which all take turns, and which of them are compared; passes of loaders only where asked for.
 
     DGL draws a frontier anew in every layer, as the layout "blocks"; PyG each vertex once, as "subgraph".
     """
@@ -112,7 +121,7 @@ def case_of(batches: int, batch_size: int, bulk_sizes: list[int]) -> tuple[Case,
             Side("NeighborLoader", PYG, "neighbor_loader", {**own, "workers": 0}),
         ),
     }
-    sides: list[Side] = [side for both in peers.values() for side in both]
+    sides: list[Side] = [side for both in peers.values() for side in list(both)[: 2 if loaders else 1]]
     pairs = []
     for layout, (operation, loader) in peers.items():
         for k in bulk_sizes:
@@ -122,9 +131,9 @@ def case_of(batches: int, batch_size: int, bulk_sizes: list[int]) -> tuple[Case,
                 Side(f"{layout}, COO and edge ids, k = {k}", SPSAMPLE, "bulks_to_pyg", options),
                 Side(f"{layout}, BulkLoader, k = {k}", SPSAMPLE, _LOADERS[layout], {**options, "edge_ids": True}),
             ]
-            sides += made
-            beside = (operation, operation, loader)
-            pairs += [Pair(side.name, peer.name) for side, peer in zip(made, beside, strict=True)]
+            beside = (operation, operation, loader)[: None if loaders else 2]
+            sides += made[: len(beside)]
+            pairs += [Pair(side.name, peer.name, k) for side, peer in zip(made, beside, strict=False)]
     return Case("small-graphs", "small batches", baseline="", sides=tuple(sides)), pairs
 
 

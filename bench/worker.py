@@ -31,6 +31,8 @@ class Worker:
     """The state between commands: what all works are given, and the works by name."""
 
     def __init__(self, peer: ModuleType) -> None:
+        gc.collect()
+        gc.freeze()  # what was imported is no garbage, and is not looked through before every turn
         self._peer = peer
         self._inputs: Any = None
         self._works: dict[str, Any] = {}

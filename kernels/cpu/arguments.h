@@ -10,6 +10,9 @@
 
 namespace spsample {
 
+// What all of the tuples are.
+struct ArgumentTuple {};
+
 // An item that is not converted.
 template <class T>
 struct Exact {
@@ -48,6 +51,11 @@ bool read_item(PyObject* item, bool, Exact<T> exact) noexcept {
     return read_item(item, false, exact.value);
 }
 
+template <class Tuple, class = decltype(std::declval<Tuple&>().look_at(nullptr, false)), class = std::enable_if_t<std::is_base_of_v<ArgumentTuple, Tuple>>>
+bool read_item(PyObject* item, bool convert, Tuple& tuple) noexcept {
+    return tuple.look_at(item, convert);
+}
+
 // Whether the object is a tuple that begins with such items. Needs the GIL.
 template <class... Items>
 bool read_tuple(PyObject* object, bool convert, Items&&... items) noexcept {
@@ -55,9 +63,6 @@ bool read_tuple(PyObject* object, bool convert, Items&&... items) noexcept {
     Py_ssize_t i = 0;
     return (read_item(PyTuple_GET_ITEM(object, i++), convert, items) && ...);
 }
-
-// What all of them are.
-struct ArgumentTuple {};
 
 template <class Index>
 struct MatrixIn : ArgumentTuple {
@@ -153,6 +158,28 @@ struct CompactionIn : ArgumentTuple {
     In<Index> local;
     bool look_at(PyObject* object, bool convert) noexcept {
         return read_tuple(object, convert, src_ptr, Unread(), Exact<In<Index>>{local});
+    }
+};
+
+// An ExtractedLayer.
+template <class Index>
+struct ExtractedLayerIn : ArgumentTuple {
+    MatrixIn<Index> A;
+    SelectorIn<Index> Q;
+    RowsIn<Index> rows;
+    SampleIn sample;
+    CompactionIn<Index> sources;
+    bool include_targets = false;
+    bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, A, Q, rows, sample, sources, include_targets); }
+};
+
+// N of every src column: an array, or the rule by which they are read off an extraction.
+struct NumeratorsIn : ArgumentTuple {
+    std::optional<In<uint64_t>> array;
+    std::optional<QuantisationRuleIn> rule;
+    bool look_at(PyObject* object, bool convert) noexcept {
+        if (PyTuple_Check(object)) return read_item(object, convert, rule);
+        return read_item(object, false, array) && array;
     }
 };
 

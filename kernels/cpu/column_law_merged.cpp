@@ -1,8 +1,8 @@
 // Numerators summed by column, written out (docs/law.md, section 2): over all rows of A, column_totals, and Q A by columns, merge_columns.
 //
 // All sums are of unsigned integers: exact, and equal in any order and on any number of threads. The caller chooses the exponent K
-// so that no sum passes 2^62 (the frontier rule's headroom). Columns of Q A are counted first, so that every row is written to its place in arrays of the right size: nothing is held twice but the
-// rows of small frontiers on large graphs, which come out of a hash table.
+// so that no sum passes 2^62 (the frontier rule's headroom). Columns of Q A are counted first, so that every row is written to its place
+// in arrays of the right size: nothing is held twice but the rows of small frontiers on large graphs, which come out of a hash table.
 #include <algorithm>
 #include <vector>
 
@@ -96,21 +96,31 @@ void make_room(MergedRows<Index>& merged) {
     merged.numerators = Buffer<uint64_t>(indptr[indptr.size() - 1]);
 }
 
-// The positive columns of a dense row to their place, range by range. O(n).
-template <class Index, class Sum, class Ranges>
-void write_dense(const DenseRow<Sum>& row, const Ranges& over_ranges, int64_t batch, MergedRows<Index>& merged) {
-    constexpr int64_t kBlocks = DenseSums<Sum>::kRange / kSumBlock;
+// The block before which a range of columns ends.
+template <class Sum>
+int64_t end_block(const DenseRow<Sum>& row, int64_t range) {
+    return std::min(range * (DenseSums<Sum>::kRange / kSumBlock), row.num_blocks());
+}
+
+// Where the positive columns of each range of a dense row go, and the last ones end; those of the first one go to `first`. O(n).
+template <class Sum, class Ranges>
+std::vector<int64_t> starts_of(const DenseRow<Sum>& row, const Ranges& over_ranges, int64_t first) {
     const int64_t num_ranges = DenseSums<Sum>::num_ranges_of(row.count);
-    const auto end_block = [&](int64_t range) { return std::min(range * kBlocks, row.num_blocks()); };
-    std::vector<int64_t> starts(static_cast<size_t>(num_ranges + 1), merged.indptr[batch]);
+    std::vector<int64_t> starts(static_cast<size_t>(num_ranges + 1), first);
     over_ranges(num_ranges, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) starts[static_cast<size_t>(r + 1)] = row.count_positive(end_block(r), end_block(r + 1));
+        for (int64_t r = begin; r < end; ++r) starts[static_cast<size_t>(r + 1)] = row.count_positive(end_block(row, r), end_block(row, r + 1));
     });
     for (size_t r = 1; r < starts.size(); ++r) starts[r] += starts[r - 1];
-    require(starts.back() == merged.indptr[batch + 1], "data", "a weight is not a finite number of at least 0, or a sum passes 64 bits");
-    over_ranges(num_ranges, [&](int64_t begin, int64_t end) {
+    return starts;
+}
+
+// The positive columns of a dense row to their place, range by range. O(n).
+template <class Index, class Sum, class Ranges>
+void write_dense(
+    const DenseRow<Sum>& row, const std::vector<int64_t>& starts, const Ranges& over_ranges, int64_t batch, MergedRows<Index>& merged) {
+    over_ranges(static_cast<int64_t>(starts.size()) - 1, [&](int64_t begin, int64_t end) {
         const int64_t start = starts[static_cast<size_t>(begin)];
-        row.write_positive(end_block(begin), end_block(end), merged.columns.data() + start, merged.numerators.data() + start);
+        row.write_positive(end_block(row, begin), end_block(row, end), merged.columns.data() + start, merged.numerators.data() + start);
     });
     merged.totals[batch] = row.total();
 }
@@ -124,6 +134,20 @@ void write_hashed(MergedRow<Index>&& row, int64_t batch, MergedRows<Index>& merg
     row = {};
 }
 
+// One batch whose row is dense and whose entries count 1: its columns are counted in the sums, so that the entries are read once.
+template <class Index, class Weights>
+MergedRows<Index> merge_only_batch(const BatchSums<Index, Weights>& in, MergedRows<Index>&& merged) {
+    for_each_batch<DenseScratch>(in, [&](DenseScratch& scratch, int64_t batch, const auto& over_ranges) {
+        with_dense_row(in, batch, scratch, over_ranges, [&](const auto& row) {
+            const std::vector<int64_t> starts = starts_of(row, over_ranges, 0);
+            merged.indptr[1] = starts.back();
+            make_room(merged);
+            write_dense(row, starts, over_ranges, batch, merged);
+        });
+    });
+    return std::move(merged);
+}
+
 // A's rows ascend. Rows of the result: one per batch, columns ascending without repeats, zeros left out. O(n + entries) per dense
 // batch, O(entries + sort of its distinct columns) per other one; memory beside the result: 9 bytes per column and thread at most, 3
 // where every entry counts 1, and the rows of batches that are not dense.
@@ -131,12 +155,18 @@ template <class Index, class Weights>
 MergedRows<Index> merge_batches(const BatchSums<Index, Weights>& in) {
     const int64_t k = in.Q.num_batches;
     MergedRows<Index> merged{Buffer<int64_t>(k + 1), {}, {}, Buffer<uint64_t>(k)};
+    if (k == 1 && !in.rule.shifts && is_dense(in, 0)) return merge_only_batch(in, std::move(merged));
     std::vector<MergedRow<Index>> hashed(static_cast<size_t>(k));
     count_columns(in, merged.indptr.data() + 1, hashed);
     make_room(merged);
     for_each_batch<DenseScratch>(in, [&](DenseScratch& scratch, int64_t batch, const auto& over_ranges) {
         if (is_dense(in, batch)) {
-            with_dense_row(in, batch, scratch, over_ranges, [&](const auto& row) { write_dense(row, over_ranges, batch, merged); });
+            with_dense_row(in, batch, scratch, over_ranges, [&](const auto& row) {
+                const std::vector<int64_t> starts = starts_of(row, over_ranges, merged.indptr[batch]);
+                const bool as_counted = starts.back() == merged.indptr[batch + 1];
+                require(as_counted, "data", "a weight is not a finite number of at least 0, or a sum passes 64 bits");
+                write_dense(row, starts, over_ranges, batch, merged);
+            });
         } else {
             write_hashed(std::move(hashed[static_cast<size_t>(batch)]), batch, merged);
         }

@@ -16,6 +16,20 @@ SPSAMPLE_AVX2_INLINE __m256i load(const void* memory) { return _mm256_loadu_si25
 
 using avx2::mask_of;
 
+// For every set of 8 lanes its members, ascending, a byte each from the lowest on.
+struct LaneLists {
+    uint64_t bytes[256];
+    constexpr LaneLists() : bytes() {
+        for (unsigned set = 0; set < 256; ++set) {
+            int place = 0;
+            for (uint64_t lane = 0; lane < 8; ++lane) {
+                if ((set >> lane) & 1) bytes[set] |= lane << 8 * place++;
+            }
+        }
+    }
+};
+constexpr LaneLists kLaneLists;
+
 SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_t count, uint32_t* offsets) {
     const __m256i golden = _mm256_set1_epi32(static_cast<int>(KeyFilter::kGolden));
     const __m128i shift = _mm_cvtsi32_si128(filter.shift);
@@ -26,9 +40,11 @@ SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_
         const __m256i gathered = _mm256_i32gather_epi32(words, _mm256_srli_epi32(bit, 5), 4);
         // the wanted bit moved up to the sign
         const __m256i up = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(bit, _mm256_set1_epi32(31)));
-        for (unsigned rest = mask_of(_mm256_sllv_epi32(gathered, up)); rest != 0; rest &= rest - 1) {
-            offsets[number++] = static_cast<uint32_t>(e + __builtin_ctz(rest));
-        }
+        const unsigned passed = mask_of(_mm256_sllv_epi32(gathered, up));
+        const __m256i lanes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kLaneLists.bytes[passed])));
+        const __m256i found = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(e)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + number), found);
+        number += __builtin_popcount(passed);
     }
     for (; e < count; ++e) {
         offsets[number] = static_cast<uint32_t>(e);

@@ -86,6 +86,7 @@ NB_MODULE(_core, m) {
     spsample::bind_row_law(m);
     spsample::bind_row_law_weighted(m);
     spsample::bind_row_law_whole(m);
+    spsample::bind_row_law_hops(m);
     spsample::bind_entry_law(m);
     spsample::bind_column_law(m);
     spsample::bind_column_law_merged(m);
@@ -94,6 +95,7 @@ NB_MODULE(_core, m) {
     spsample::bind_extraction(m);
     spsample::bind_values(m);
     spsample::bind_values_sources(m);
+    spsample::bind_values_unbiased(m);
     spsample::bind_stacking(m);
     spsample::bind_seeds(m);
     spsample::bind_cooperative(m);

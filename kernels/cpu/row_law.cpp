@@ -17,6 +17,7 @@
 
 #include "row_law_lane_drawer.h"
 #include "row_law_pieces.h"
+#include "row_law_uniform.h"
 #include "second_level.h"
 
 namespace spsample {
@@ -332,7 +333,20 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
     return result;
 }
 
+}  // namespace
+
+template <class Index>
+RowsResult<Index> sampled_uniformly(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
+    const ThreadsFor threads(checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(draw.size, kMostVectorDraws)));
+    return uniform_rows(A, Q, draw, positions);
+}
+
+template RowsResult<int32_t> sampled_uniformly(const CsrView<int32_t>&, const SelectorView<int32_t>&, const DrawArguments&, bool);
+template RowsResult<int64_t> sampled_uniformly(const CsrView<int64_t>&, const SelectorView<int64_t>&, const DrawArguments&, bool);
+
 // --- binding ----------------------------------------------------------------------------------------------------------------
+
+namespace {
 
 // O(m size) expected time; a few KB per thread and 48 bytes per piece. (entry_ptr, indptr, columns, positions or None)
 template <class Index>
@@ -341,11 +355,7 @@ nb::tuple sample_rows_uniform(
     const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
     const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
     const DrawArguments draw = draw_arguments(how);
-    const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(draw.size, kMostVectorDraws));
-    return run<Index>([&] {
-        const ThreadsFor threads(work);
-        return uniform_rows(A, Q, draw, positions);
-    });
+    return run<Index>([&] { return sampled_uniformly(A, Q, draw, positions); });
 }
 
 template <class Index>

@@ -1,70 +1,43 @@
 // Arrays of several rows, batches or hops as one: the hops of a subgraph side by side in each batch, CSR as coordinates (COO), and ids
 // as int64.
-#include <algorithm>
-#include <cstring>
-#include <vector>
+#include "stacking_hops.h"
 
 #include <nanobind/stl/vector.h>
-
-#include "bindings.h"
 
 namespace spsample {
 namespace {
 
 // --- hops ----------------------------------------------------------------------------------------------------------
 
-// Where the parts of k batches and h hops are and go, in items: part (i, h) is hop h's [from[h][i], from[h][i + 1]).
-struct Places {
+// The pointers of each hop, k + 1 items, checked.
+Places places_of(const std::vector<In<int64_t>>& pointers, int64_t extra) {
+    require(!pointers.empty() && pointers[0].size() >= 1, "pointers", "needs one array of pointers per hop");
+    const int64_t num_batches = static_cast<int64_t>(pointers[0].size()) - 1;
     std::vector<const int64_t*> from;
-    int64_t num_batches;
-    Buffer<int64_t> begin;  // k h + 1: where the parts begin in the result, batch after batch
-
-    Places(const std::vector<In<int64_t>>& pointers, int64_t extra) : num_batches(0) {
-        require(!pointers.empty() && pointers[0].size() >= 1, "pointers", "needs one array of pointers per hop");
-        num_batches = static_cast<int64_t>(pointers[0].size()) - 1;
-        for (const auto& hop : pointers) {
-            require(static_cast<int64_t>(hop.size()) == num_batches + 1, "pointers", "needs one element per batch and one more");
-            require_pointers(hop, hop.data()[num_batches], "pointers");
-            from.push_back(hop.data());
-        }
-        begin = Buffer<int64_t>(num_batches * hops() + 1);
-        begin[0] = 0;
-        for (int64_t i = 0; i < num_batches; ++i) {
-            for (int64_t h = 0; h < hops(); ++h) {
-                const int64_t size = count(i, h) + (h == 0 ? extra : 0);
-                begin[i * hops() + h + 1] = checked_sum(begin[i * hops() + h], size);
-            }
-        }
+    for (const auto& hop : pointers) {
+        require(static_cast<int64_t>(hop.size()) == num_batches + 1, "pointers", "needs one element per batch and one more");
+        require_pointers(hop, hop.data()[num_batches], "pointers");
+        from.push_back(hop.data());
     }
-
-    int64_t hops() const { return static_cast<int64_t>(from.size()); }
-    int64_t count(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i + 1] - from[static_cast<size_t>(h)][i]; }
-    int64_t first(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i]; }
-    int64_t place(int64_t i, int64_t h) const { return begin[i * hops() + h]; }
-    int64_t total() const { return begin[num_batches * hops()]; }
-};
+    return {std::move(from), num_batches, extra};
+}
 
 // parts: one array per hop, all of one type; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
 nb::object interleave(const std::vector<AnyIn>& parts, const std::vector<In<int64_t>>& pointers) {
-    const Places places(pointers, 0);
+    const Places places = places_of(pointers, 0);
     require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    std::vector<const void*> arrays;
     for (size_t h = 0; h < parts.size(); ++h) {
         const int64_t size = places.from[h][places.num_batches];
         require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs as many items as its pointers say");
         require(parts[h].type() == parts[0].type(), "parts", "must be of one type");
+        arrays.push_back(parts[h].data());
     }
     const int64_t item_size = static_cast<int64_t>(parts[0].type().bytes);
     Buffer<uint8_t> out(checked_product(places.total(), item_size));
     {
         nb::gil_scoped_release release;
-        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
-            for (int64_t h = 0; h < places.hops(); ++h) {
-                const size_t bytes = static_cast<size_t>(places.count(i, h) * item_size);
-                const uint8_t* all = static_cast<const uint8_t*>(parts[static_cast<size_t>(h)].data());
-                const uint8_t* from = all + places.first(i, h) * item_size;
-                if (bytes > 0) std::memcpy(out.data() + places.place(i, h) * item_size, from, bytes);
-            }
-        });
+        interleave_parts(places, arrays, item_size, out.data());
     }
     return to_numpy(std::move(out), parts[0].type(), {places.total()});
 }
@@ -72,53 +45,33 @@ nb::object interleave(const std::vector<AnyIn>& parts, const std::vector<In<int6
 // Row pointers over the rows of all hops that start at 0 in every batch. parts: the row pointers of each hop, stacked (rows + k);
 // pointers: of each hop, its rows (k + 1). O(rows), in parallel over batches.
 nb::object interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
-    const Places places(pointers, 1);
+    const Places places = places_of(pointers, 1);
     require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    std::vector<const int64_t*> arrays;
     for (size_t h = 0; h < parts.size(); ++h) {
         const int64_t size = checked_sum(places.from[h][places.num_batches], places.num_batches);
         require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs one pointer per row and per batch");
+        arrays.push_back(parts[h].data());
     }
     Buffer<int64_t> out(places.total());
     {
         nb::gil_scoped_release release;
-        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
-            int64_t* to = out.data() + places.place(i, 0);
-            int64_t entries = 0;
-            *to++ = 0;
-            for (int64_t h = 0; h < places.hops(); ++h) {
-                const int64_t* from = parts[static_cast<size_t>(h)].data() + places.first(i, h) + i + 1;
-                for (int64_t r = 0; r < places.count(i, h); ++r) *to++ = entries + from[r];
-                entries = to[-1];
-            }
-        });
+        interleave_row_pointers(places, arrays, out.data());
     }
     return to_numpy(std::move(out));
 }
 
-// What stands behind the first ids of each batch. Batch i owns known[known_ptr[i] .. known_ptr[i + 1]), of which it leaves out the
-// first found_ptr[i + 1] - found_ptr[i]. The result: pointers (k + 1) and ids. O(ids), in parallel over batches.
+// Pointers (k + 1) and ids of what stands behind the first ids of each batch. O(ids), in parallel over batches.
 template <class Index>
 nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, const In<Index>& known) {
     require(found_ptr.size() == known_ptr.size(), "found_ptr", "needs one element per batch and one more");
     require_pointers(known_ptr, static_cast<int64_t>(known.size()), "known_ptr");
-    const int64_t num_batches = static_cast<int64_t>(known_ptr.size()) - 1;
-    const int64_t *found = found_ptr.data(), *end = known_ptr.data() + 1;
-    Buffer<int64_t> ptr(num_batches + 1);
-    ptr[0] = 0;
-    for (int64_t i = 0; i < num_batches; ++i) {
-        const int64_t before = found[i + 1] - found[i], all = end[i] - end[i - 1];
-        require(before >= 0 && before <= all, "found_ptr", "a batch knows no fewer ids than it had found");
-        ptr[i + 1] = ptr[i] + all - before;
-    }
-    Buffer<Index> ids(ptr[num_batches]);
+    StackedIds<Index> all;
     {
         nb::gil_scoped_release release;
-        parallel_chunks(num_batches, 1, [&](int64_t i, int64_t) {
-            const int64_t count = ptr[i + 1] - ptr[i];
-            std::copy_n(known.data() + end[i] - count, count, ids.data() + ptr[i]);
-        });
+        all = appended_ids(found_ptr.data(), known_ptr.data(), known.data(), static_cast<int64_t>(known_ptr.size()) - 1);
     }
-    return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(ids)));
+    return nb::make_tuple(to_numpy(std::move(all.ptr)), to_numpy(std::move(all.ids)));
 }
 
 // --- coordinates ---------------------------------------------------------------------------------------------------

@@ -1,119 +1,64 @@
-// The weights c_v of the src columns of layer-wise samples (docs/law.md, section 6), in binary64 and the law's order.
+// The weights of src columns, each kind by a call of its own (values_sources.h).
 //
 // Arrays of all three kernels, for k batches: `indptr` (k + 1) and `local`, a drawn column's index in its batch's src, in the order
 // drawn; `totals` (k), T of each batch; `src_ptr` (k + 1); `numerators`, N of every src column. The result has one weight for each
 // src column. O(src + drawn columns), in parallel over batches.
-#include <algorithm>
-
-#include "bindings.h"
+#include "values_sources.h"
 
 namespace spsample {
 namespace {
 
-constexpr int64_t kBatches = 8;  // of one task: some thousand columns
-
-// Columns drawn for k batches and where they stand in src.
-template <class Index>
-struct DrawnColumns {
-    const int64_t* indptr;
-    const Index* local;
-    const uint64_t* totals;
-    const int64_t* src_ptr;
-    const uint64_t* numerators;
-    int64_t num_batches;
-
-    int64_t count(int64_t batch) const { return indptr[batch + 1] - indptr[batch]; }
-    int64_t num_src(int64_t batch) const { return src_ptr[batch + 1] - src_ptr[batch]; }
-
-    // Index in its batch's src of drawn column j of `batch`.
-    int64_t at(int64_t batch, int64_t j) const {
-        const uint64_t place = static_cast<uint64_t>(local[indptr[batch] + j]);
-        require(place < static_cast<uint64_t>(num_src(batch)), "local", "a local column is not below the batch's src");
-        return static_cast<int64_t>(place);
-    }
-};
-
-template <class Index>
-DrawnColumns<Index> drawn_columns(
-    const SampleIn& sample, const CompactionIn<Index>& sources, const In<uint64_t>& numerators) {
-    const auto& [src_ptr, local] = sources;
-    const auto& indptr = sample.indptr;
-    const auto& totals = sample.totals;
-    require(indptr.size() == totals.size() + 1 && src_ptr.size() == indptr.size(), "indptr", "needs one element per batch and one more");
-    require_pointers(indptr, static_cast<int64_t>(local.size()), "indptr");
-    require_pointers(src_ptr, static_cast<int64_t>(numerators.size()), "src_ptr");
-    return {indptr.data(), local.data(), totals.data(), src_ptr.data(), numerators.data(), static_cast<int64_t>(totals.size())};
+// The number of targets of each batch, given.
+auto given_targets(const In<int64_t>& num_targets, const SampleIn& sample) {
+    require(num_targets.size() == sample.totals.size(), "num_targets", "needs one element per batch");
+    return [targets = num_targets.data()](int64_t batch) { return targets[batch]; };
 }
 
-// The weights of all batches, by weigh(batch, N of the batch's src, their weights), which sets those that are not 1.
-template <class Index, class Weigh>
-nb::object weighed(const DrawnColumns<Index>& drawn, Weigh&& weigh) {
-    Buffer<double> weights(drawn.src_ptr[drawn.num_batches]);
+template <class Index>
+DrawnColumns<Index> drawn_columns(const SampleIn& sample, const CompactionIn<Index>& sources, const In<uint64_t>& numerators) {
+    return drawn_columns(sample, sources, numerators.data(), static_cast<int64_t>(numerators.size()));
+}
+
+// What make() gives while other threads have the GIL.
+template <class Make>
+nb::object without_gil(Make&& make) {
+    Buffer<double> weights;
     {
         nb::gil_scoped_release release;
-        parallel_chunks(drawn.num_batches, kBatches, [&](int64_t begin, int64_t end) {
-            for (int64_t batch = begin; batch < end; ++batch) {
-                double* out = weights.data() + drawn.src_ptr[batch];
-                std::fill_n(out, drawn.num_src(batch), 1.0);
-                weigh(batch, drawn.numerators + drawn.src_ptr[batch], out);
-            }
-        });
+        weights = make();
     }
     return to_numpy(std::move(weights));
 }
 
-// Des Raj's ordered estimator: the r-th of s' drawn columns weighs ((T - N_1 - ... - N_(r-1)) / N_r + (s' - r)) / s'; the first
-// `num_targets` src columns of a batch, and all where the support was taken whole, weigh 1.
 template <class Index>
 nb::object des_raj_weights(
     const SampleIn& sample, const CompactionIn<Index>& sources, const In<int64_t>& num_targets, const In<uint64_t>& numerators) {
     const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
-    require(sample.whole.size() == sample.totals.size() && num_targets.size() == sample.totals.size(), "num_targets", "needs one element per batch");
-    return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
-        if (sample.whole.data()[batch]) return;
-        const int64_t size = drawn.count(batch);
-        uint64_t remaining = drawn.totals[batch];
-        for (int64_t j = 0; j < size; ++j) {
-            const int64_t column = drawn.at(batch, j);
-            const double share = static_cast<double>(remaining) / static_cast<double>(N[column]);
-            const double weight = (share + static_cast<double>(size - j - 1)) / static_cast<double>(size);
-            if (column >= num_targets.data()[batch]) weights[column] = weight;
-            remaining -= N[column];
-        }
-    });
+    const auto targets = given_targets(num_targets, sample);
+    return without_gil([&] { return des_raj(drawn, sample, targets); });
 }
 
-// Draws with replacement (Hansen and Hurwitz): a column drawn `count` times in `size` draws weighs (count T) / (size N); the first
-// `num_targets` src columns of a batch weigh 1.
 template <class Index>
 nb::object replacement_weights(
     const SampleIn& sample, const CompactionIn<Index>& sources, const In<int64_t>& num_targets, const In<uint64_t>& numerators,
     int64_t size) {
     const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
-    require(sample.counts.size() == sources.local.size(), "counts", "needs one element per drawn column");
-    require(num_targets.size() == sample.totals.size(), "num_targets", "needs one element per batch");
-    return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
-        const double total = static_cast<double>(drawn.totals[batch]);
-        const int64_t* times = sample.counts.data() + drawn.indptr[batch];
-        for (int64_t j = 0; j < drawn.count(batch); ++j) {
-            const int64_t column = drawn.at(batch, j);
-            if (column < num_targets.data()[batch]) continue;
-            weights[column] = (static_cast<double>(times[j]) * total) / (static_cast<double>(size) * static_cast<double>(N[column]));
-        }
-    });
+    const auto targets = given_targets(num_targets, sample);
+    return without_gil([&] { return with_replacement(drawn, sample, targets, size); });
 }
 
 // As the authors of LADIES compute them: T / (s' N) for every src column, 0 where s' or N is 0.
 template <class Index>
 nb::object reference_weights(const SampleIn& sample, const CompactionIn<Index>& sources, const In<uint64_t>& numerators) {
     const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
-    return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
+    const auto weigh = [&](int64_t batch, const uint64_t* N, double* weights) {
         const double total = static_cast<double>(drawn.totals[batch]), size = static_cast<double>(drawn.count(batch));
         for (int64_t v = 0; v < drawn.num_src(batch); ++v) {
             const double denominator = size * static_cast<double>(N[v]);
             weights[v] = denominator > 0.0 ? total / denominator : 0.0;
         }
-    });
+    };
+    return without_gil([&] { return weighed(drawn, weigh); });
 }
 
 template <class Index>

@@ -1,4 +1,4 @@
-"""What the backends share: the floating-point environment, and the errors where values or draw numbers run out."""
+"""What the backends share: the floating-point environment, values by parts, and the errors of what runs out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from spsample.backends.protocol import FloatArray, Matrix, StackedRows
+from spsample.backends.protocol import (
+    Backend,
+    ExtractedLayer,
+    FloatArray,
+    Matrix,
+    QuantisationRule,
+    StackedRows,
+    UInt64Array,
+)
 from spsample.errors import CapacityError
 
 _P = ParamSpec("_P")
@@ -60,6 +68,22 @@ class default_float_environment:  # noqa: N801, as contextlib's own
                 return function(*args, **kwargs)
 
         return computed
+
+
+def numerators_of(kernels: Backend, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule) -> UInt64Array:
+    """N of every src column: as given, or read off the extraction by a rule."""
+    if not isinstance(numerators, QuantisationRule):
+        return numerators
+    return kernels.extracted_numerators(layer.A, layer.Q, layer.rows, layer.sources.src_ptr, numerators)
+
+
+def unbiased_values_by_parts(
+    kernels: Backend, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule, size: int, normalize: bool
+) -> FloatArray:
+    """`Backend.unbiased_values`, composed of the backend's other kernels."""
+    N, drawn = numerators_of(kernels, layer, numerators), (layer.sample, layer.sources, layer.num_targets)
+    c = kernels.replacement_weights(*drawn, N, size) if size else kernels.des_raj_weights(*drawn, N)
+    return kernels.entry_values(layer.A, layer.Q, layer.rows, layer.sources.src_ptr, c, normalize)
 
 
 def scale_error(factor: float) -> CapacityError:

@@ -23,6 +23,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    ExtractedLayer,
     FloatArray,
     GatheredRows,
     Int64Array,
@@ -33,6 +34,7 @@ from spsample.backends.protocol import (
     StackedRows,
     StackedSelector,
     UInt64Array,
+    UnitedHops,
 )
 from spsample.backends.reference import quantisation, values
 
@@ -132,6 +134,10 @@ class CpuBackend(OnHost):
         )
         rows = StackedRows(Q.batch_ptr, *taken)
         return rows, Compaction(src_ptr, src, rows.columns)
+
+    def sample_hops(self, A: Matrix, Q: StackedSelector, draws: Sequence[Draw], positions: bool) -> UnitedHops:
+        """`sample_rows_uniform` and `compact` for each draw, from the vertices that the one before found."""
+        return UnitedHops(*_core.sample_hops(A, Q, list(draws), positions))
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
     def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
@@ -256,6 +262,16 @@ class CpuBackend(OnHost):
         values, overflowed = _core.entry_values(A, Q, rows, src_ptr, weights, bool(normalize))
         if overflowed >= 0:
             raise overflow_error(A, rows, values, overflowed)
+        return values
+
+    def unbiased_values(
+        self, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule, size: int, normalize: bool
+    ) -> FloatArray:
+        """`entry_values` with the weights of an unbiased estimate, in one kernel."""
+        values: FloatArray
+        values, overflowed = _core.unbiased_values(layer, numerators, size, bool(normalize))
+        if overflowed >= 0:
+            raise overflow_error(layer.A, layer.rows, values, overflowed)
         return values
 
     # --- stacking ----------------------------------------------------------------------------------------------------

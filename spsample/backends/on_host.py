@@ -10,6 +10,8 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array, StackedRows
 
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
 
 class OnHost:
     """Base of backends that compute where NumPy does.
@@ -23,7 +25,7 @@ class OnHost:
 
     def session(self) -> AbstractContextManager[Any]:
         """Nothing to prepare."""
-        return nullcontext()
+        return _NOTHING
 
     def to_device(self, array: Any) -> Any:
         """The array itself."""

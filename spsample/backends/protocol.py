@@ -17,14 +17,14 @@ Operation     Methods                                                           
 random        `philox`, `shuffle`                                                              1, 5
 quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
-              `take_rows`, `take_rows_numbered`
+              `take_rows`, `take_rows_numbered`, `sample_hops`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
 extraction    `extract`                                                                        4
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
-              `reference_weights`, `own_weights`, `entry_values`
+              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`
 routing       `route_rows`, `gather_rows`
 spgemm        `spgemm`, `select_rows`
@@ -184,6 +184,23 @@ class Compaction(NamedTuple):
     local: IntArray
 
 
+class UnitedHops(NamedTuple):
+    """The rows of h hops as one CSR matrix per batch, each vertex's row at the hop that found it.
+
+    Batch i knows `known[known_ptr[-1][i]:known_ptr[-1][i + 1]]`, the seeds first. `known_ptr` (h + 1 of k + 1) point to
+    the vertices known before each hop, and after the last; `entry_ptr` (h of k + 1) to the entries of the first hops.
+    The rows of batch i are the vertices known before the last hop. `indptr`, from 0 in each batch, `columns` (indices
+    into the batch's part of `known`) and `positions` (in A, int64, or None) are as of `StackedRows`.
+    """
+
+    known_ptr: PerBatch[Sequence[Int64Array]]
+    entry_ptr: PerBatch[Sequence[Int64Array]]
+    known: IntArray
+    indptr: Int64Array
+    columns: IntArray
+    positions: Int64Array | None
+
+
 class ColumnMatrix(NamedTuple):
     """P as k rows of integer probabilities: `columns` ascend in each row, `numerators` > 0, `totals` (k,) the sums."""
 
@@ -206,6 +223,27 @@ class ColumnSample(NamedTuple):
     counts: Int64Array
     totals: PerBatch[UInt64Array]
     whole: PerBatch[NDArray[np.bool_]]
+
+
+class ExtractedLayer(NamedTuple):
+    """What a layer-wise sample led to: `rows` are rows Q of A, restricted to the src columns of their batches.
+
+    `sources` is what `compact` made of the columns of `sample`. With `include_targets` the first src columns of each
+    batch are its rows' vertices.
+    """
+
+    A: Matrix
+    Q: StackedSelector
+    rows: StackedRows
+    sample: ColumnSample
+    sources: Compaction
+    include_targets: bool
+
+    @property
+    def num_targets(self) -> Int64Array:
+        """(k,) how many src columns of each batch are targets."""
+        rows: Int64Array = np.diff(self.rows.batch_ptr)
+        return rows if self.include_targets else np.zeros_like(rows)
 
 
 class RoutedRows(NamedTuple):
@@ -334,6 +372,13 @@ class Backend(Protocol):
 
         Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is
         not one of A's is refused or served.
+        """
+        ...
+
+    def sample_hops(self, A: Matrix, Q: StackedSelector, draws: Sequence[Draw], positions: bool) -> UnitedHops:
+        """`sample_rows_uniform` and `compact` for each draw: the first from Q, each other from what the last one found.
+
+        Found are the vertices that were not known before. A has a row for each vertex (no `ids`); sizes are at least 1.
         """
         ...
 
@@ -483,6 +528,15 @@ class Backend(Protocol):
         See section 6 of the law.
 
         `weights` (len(src),) float64; the result is float32, or float64 where `A.data` is.
+        """
+        ...
+
+    def unbiased_values(
+        self, layer: ExtractedLayer, numerators: UInt64Array | QuantisationRule, size: int, normalize: bool
+    ) -> FloatArray:
+        """`entry_values` with `replacement_weights` (`size` > 0) or `des_raj_weights` (0), in one.
+
+        `numerators` is N of every src column, or the rule of `extracted_numerators`.
         """
         ...
 

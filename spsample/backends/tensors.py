@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from numpy.typing import NDArray
 
 from spsample.backends.on_host import OnHost
 
-__all__ = ["Tensors", "is_tensor", "on_stream"]
+__all__ = ["Tensors", "is_tensor", "on_stream", "on_this_stream"]
 
 
 def is_tensor(value: Any) -> bool:
@@ -36,6 +36,18 @@ def on_stream(stream: Any) -> Iterator[None]:
     torch = sys.modules["torch"]
     with torch.cuda.device(stream.device), torch.cuda.stream(stream):
         yield
+
+
+def on_this_stream() -> AbstractContextManager[Any]:
+    """Around the work of another thread: it goes to the stream of this one, for each thread of torch's has its own.
+
+    What is made on another stream could be read before it is done, and its memory be given away while it is read.
+    Without torch, and where torch has not begun to use a GPU, nothing is changed.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return nullcontext()
+    return on_stream(torch.cuda.current_stream())
 
 
 class Tensors(OnHost):

@@ -20,12 +20,16 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import as_bytes, contiguous, on_device, row_bytes
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
-from spsample.comm.headers import PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
-from spsample.errors import CommunicationError
+from spsample.comm.headers import HEADER_WORDS, PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
+from spsample.errors import CommunicationError, InputError
 
 MOST_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
+MOST_ARRAYS = HEADER_WORDS - 1
+"""That an exchange may have."""
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
 _APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
 
 
@@ -78,6 +82,9 @@ class Channel:
         They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
         bytes to send; else each array by itself, which spares copies.
         """
+        if len(sends) > MOST_ARRAYS:
+            most = f"at most {MOST_ARRAYS}, whose counts a header holds"
+            raise InputError(argument="sends", given=f"{len(sends)} arrays", expected=most)
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
         rows = [contiguous(sent.rows) for sent in sends]
@@ -252,7 +259,7 @@ def collective(
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
     if world.size == 1 and not channels:
-        return nullcontext()  # what a rank that is alone raises is left as it is
+        return _NOTHING  # what a rank that is alone raises is left as it is
     return _collective(world, channels, call)
 
 

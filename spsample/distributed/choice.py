@@ -84,12 +84,20 @@ class AlgorithmChoice:
         self._inherited = dict(inherited or {})
         self._runs: dict[BulkKind, dict[str, list[float]]] = {}
         self._chosen: dict[BulkKind, ChosenAlgorithm] = {}
+        self._origin: AlgorithmChoice | None = None
         self._duplicates: list[AlgorithmChoice] = []
+        self._of_ended: dict[BulkKind, ChosenAlgorithm] = {}
 
     @property
     def chosen(self) -> list[ChosenAlgorithm]:
         """What was chosen, here and by duplicates."""
-        return [*self._chosen.values(), *(one for other in self._duplicates for one in other.chosen)]
+        by_duplicates = (one for other in list(self._duplicates) for one in other.chosen)
+        return [*self._chosen.values(), *self._of_ended.values(), *by_duplicates]
+
+    @property
+    def known(self) -> dict[BulkKind, ChosenAlgorithm]:
+        """All that is known, by kind: what was inherited, too. At one moment other ranks may know more or less."""
+        return self._inherited | {one.kind: one for one in self.chosen}
 
     def next(self, kind: BulkKind) -> str:
         """Return the algorithm that samples the next bulk of a kind."""
@@ -116,11 +124,26 @@ class AlgorithmChoice:
         for known in (self._runs, self._chosen):
             _forget_oldest(known)
 
-    def duplicate(self) -> AlgorithmChoice:
-        """Return one for another thread, which knows what is known now; this one reports what it chooses."""
-        other = AlgorithmChoice(self._inherited | self._chosen)
+    def duplicate(self, known: Mapping[BulkKind, ChosenAlgorithm]) -> AlgorithmChoice:
+        """Return one for another thread; this one reports what it chooses.
+
+        From now on both go by what is `known` on every rank, by other duplicates too: a loader that is made for each
+        epoch tries nothing twice.
+        """
+        self._inherited = dict(known)
+        _forget_oldest(self._inherited)
+        other = AlgorithmChoice(self._inherited)
+        other._origin = self
         self._duplicates.append(other)
         return other
+
+    def end(self) -> None:
+        """Leave what this duplicate has chosen to the one that it was made from, which keeps nothing else of it."""
+        origin, self._origin = self._origin, None
+        if origin is not None:
+            origin._of_ended |= {one.kind: one for one in self.chosen}
+            origin._duplicates.remove(self)
+            _forget_oldest(origin._of_ended)
 
     def _known(self, kind: BulkKind) -> ChosenAlgorithm | None:
         """What was chosen for bulks like these: of those that are near enough, the nearest in size."""

@@ -17,7 +17,7 @@ from spsample.backends import Backend, Matrix, get_backend
 from spsample.backends.cuda.copying import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
-from spsample.comm.objects import require_same
+from spsample.comm.objects import broadcast_object, require_same
 from spsample.common.checks import require_choice
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
@@ -228,9 +228,17 @@ class PartitionedGraph(DistributedGraph):
         other.comm = other.grid.comm
         other._duplicated = other.grid
         other._held = dict(self._held)  # what another thread reads meanwhile some ranks would find, and others not
-        other._choice = None if self._choice is None else self._choice.duplicate()
+        choice = self._choice
+        if choice is not None:
+            other._choice = choice.duplicate(broadcast_object(self.comm, lambda: choice.known))
         other._operands, other._by_algorithm = {}, {}
         return other
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate, as of any distributed graph; what it chose stays known."""
+        super().close()
+        if self._duplicated is not None and self._choice is not None:
+            self._choice.end()
 
     def normalized(self, kind: str) -> PartitionedGraph:
         """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
@@ -308,7 +316,8 @@ class PartitionedGraph(DistributedGraph):
             with collective(self.comm, channel):
                 held = self._read(channel, backend)
             self._held[backend.name] = held  # on all ranks or on none
-        return self._algorithms[self.algorithm](self.grid, self._held[backend.name])
+        with collective(self.comm):
+            return self._algorithms[self.algorithm](self.grid, self._held[backend.name])
 
     def _read(self, channel: Channel, backend: Backend) -> HeldRows:
         """The block row of this rank and the hub rows."""

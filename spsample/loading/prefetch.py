@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from spsample.backends.tensors import on_stream
+from spsample.backends.tensors import on_this_stream
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases
@@ -179,7 +178,7 @@ class Prefetcher(Generic[T]):
         self._buffer = buffer
         self._thread = threading.Thread(
             target=_work,
-            args=(items, buffer, get_num_threads(), _current_stream(), keep_alive),
+            args=(items, buffer, get_num_threads(), on_this_stream(), keep_alive),
             name=f"spsample {name}",
             daemon=True,
         )
@@ -327,14 +326,6 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
             interrupt = error
     if interrupt is not None:
         raise interrupt
-
-
-def _current_stream() -> AbstractContextManager[Any]:
-    """What makes the thread that enters it work on this one's stream: torch's current stream is each thread's own."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return nullcontext()
-    return on_stream(torch.cuda.current_stream())
 
 
 def _work(

@@ -67,10 +67,10 @@ class PygLoader:
         data = minibatch.to_pyg()
         y = self.loader.collate.y_of(minibatch.src_nodes)
         if x is not None:
-            data.x = as_tensor(self._torch, x)
+            data["x"] = as_tensor(self._torch, x)
         if y is not None:
-            data.y = as_tensor(self._torch, y)
-        data.input_id = self._torch.from_numpy(first_positions(minibatch, positions).copy())
+            data["y"] = as_tensor(self._torch, y)
+        data["input_id"] = self._torch.from_numpy(first_positions(minibatch, positions).copy())
         return data
 
 

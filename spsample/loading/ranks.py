@@ -118,7 +118,7 @@ class RankSlice(NamedTuple):
         seeds that a sampler draws for (FastGCN: vertices do not depend on the seeds) is such a one too.
         """
         for minibatch in bulk:
-            yield minibatch if len(minibatch.seeds) else empty_minibatch(bulk, minibatch.batch_id)
+            yield minibatch if minibatch.num_seeds else empty_minibatch(bulk, minibatch.batch_id)
         for step in range(len(bulk), self.steps(batches)):
             yield empty_minibatch(bulk, first + step * self.size + self.rank)
 

@@ -27,9 +27,13 @@ class MostEntries(EntryLimit):
     def __init__(self, most_entries: int) -> None:
         self._left = most_entries
 
+    def surely_allows(self, entries: int) -> bool:
+        """Whether that many are left."""
+        return entries <= self._left
+
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:
         """Refuse a draw that would make more entries than are left."""
-        surely_fits = draw.size >= 0 and len(frontier.Q.vertices) * draw.size <= self._left
+        surely_fits = draw.size >= 0 and self.surely_allows(len(frontier.Q.vertices) * draw.size)
         if not surely_fits and _count(frontier, draw) > self._left:
             raise TooManyEntriesError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
@@ -104,12 +105,13 @@ class MiniBatch:
     @property
     def seeds(self) -> IntArray:
         """Distinct seeds in order of first appearance: the dst vertices of the last layer (global ids)."""
-        return self.layers[-1].dst_nodes
+        last = self._bulk.layers[-1]
+        return last.dst[last.dst_ranges[self._position]]
 
     @property
     def num_seeds(self) -> int:
         """Number of distinct seeds."""
-        return len(self.seeds)
+        return self._bulk.layers[-1].dst_ranges.size_of(self._position)
 
     @property
     def seed_inverse(self) -> Int64Array:
@@ -128,30 +130,37 @@ class MiniBatch:
     @property
     def src_nodes(self) -> IntArray:
         """Vertices whose features layer 1 needs (global ids)."""
-        return self.layers[0].src_nodes
+        first = self._bulk.layers[0]
+        return first.src[first.src_ranges[self._position]]
 
     @cached_property
     def layers(self) -> list[Layer]:
         """A^1 .. A^L: `layers[0]` is layer 1, farthest from the seeds."""
         return [_slice_layer(layer, self._position) for layer in self._bulk.layers]
 
+    def layer(self, number: int) -> Layer:
+        """Return `layers[number]`; the others are not made for it."""
+        made: list[Layer] | None = self.__dict__.get("layers")
+        return _slice_layer(self._bulk.layers[number], self._position) if made is None else made[number]
+
     @property
     def num_sampled_nodes(self) -> list[int]:
         """New vertices per hop, the seeds first, as PyG counts them (subgraph layout)."""
-        layers = self._subgraph_layers("num_sampled_nodes")
-        known = [len(layers[-1].dst_nodes), *(len(layer.src_nodes) for layer in reversed(layers))]
-        return [known[0], *np.diff(known).tolist()]
+        layers, i = self._subgraph_layers("num_sampled_nodes"), self._position
+        known = [layers[-1].dst_ranges.size_of(i), *(layer.src_ranges.size_of(i) for layer in reversed(layers))]
+        return [known[0], *(after - before for before, after in pairwise(known))]
 
     @property
     def num_sampled_edges(self) -> list[int]:
         """Edges drawn per hop, as PyG counts them (subgraph layout)."""
-        edges = [layer.adj.nnz for layer in reversed(self._subgraph_layers("num_sampled_edges"))]
-        return [edges[0], *np.diff(edges).tolist()]
+        layers = self._subgraph_layers("num_sampled_edges")
+        edges = [0, *(layer.entry_ranges.size_of(self._position) for layer in reversed(layers))]
+        return [after - before for before, after in pairwise(edges)]
 
-    def _subgraph_layers(self, name: str) -> list[Layer]:
+    def _subgraph_layers(self, name: str) -> list[BulkLayer]:
         sampler = self._bulk.sampler
         if sampler.layout == "subgraph":
-            return self.layers
+            return self._bulk.layers
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
     def copy(self) -> MiniBatch:

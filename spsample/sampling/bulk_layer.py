@@ -43,6 +43,10 @@ class Ranges:
         """Length of each slice (k,)."""
         return self._sizes[1:] - self._sizes[:-1] + self._more
 
+    def size_of(self, i: int) -> int:
+        """Length of the slice of batch i."""
+        return self._sizes.item(i + 1) - self._sizes.item(i) + self._more
+
     @property
     def total(self) -> int:
         """Length of all slices together."""
@@ -59,7 +63,7 @@ class Ranges:
 
     def __getitem__(self, i: int) -> slice:
         begin = self._ptr.item(i) + self._more * i
-        return slice(begin, begin + self._sizes.item(i + 1) - self._sizes.item(i) + self._more)
+        return slice(begin, begin + self.size_of(i))
 
 
 class _Taken(Ranges):
@@ -78,6 +82,9 @@ class _Taken(Ranges):
     @property
     def size(self) -> Int64Array:
         return self._size
+
+    def size_of(self, i: int) -> int:
+        return self._size.item(i)
 
     @property
     def total(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule
 from spsample.backends.protocol import UInt64Array
 from spsample.common.lazily import lazily
-from spsample.sparse.layer_law import LayerLaw, read_numerators
-from spsample.sparse.operand import Entries, Frontier
+from spsample.sparse.layer_law import LayerLaw
+from spsample.sparse.operand import Frontier
 from spsample.sparse.probability import frontier_rule
 from spsample.sparse.selector import RowSelector
 
@@ -28,9 +28,9 @@ class ColumnLaw(LayerLaw):
         """Columns for every batch."""
         return self.F.draw_merged(self.rule, draw)
 
-    def numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
-        """N of every src column."""
-        return read_numerators(self.F.A.backend, self.rule, sources, entries)
+    def numerators(self, sources: Compaction) -> QuantisationRule:
+        """The rule by which N of every src column is read off the extraction."""
+        return self.rule
 
 
 class GraphLaw(LayerLaw):
@@ -43,7 +43,7 @@ class GraphLaw(LayerLaw):
         """Columns for every batch."""
         return self.F.A.column_norms.draw(self.Q.batch_ids, draw)
 
-    def numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
+    def numerators(self, sources: Compaction) -> UInt64Array:
         """N of every src column, as the graph has them."""
         return self.F.A.column_norms.numerators(sources.src)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule
-from spsample.backends.protocol import UInt64Array
 from spsample.common.lazily import lazily
-from spsample.sparse.layer_law import LayerLaw, read_numerators
-from spsample.sparse.operand import Entries, Frontier
+from spsample.sparse.layer_law import LayerLaw
+from spsample.sparse.operand import Frontier
 from spsample.sparse.probability import batch_statistics, frontier_rule
 from spsample.sparse.selector import RowSelector
 
@@ -34,9 +33,9 @@ class EntryLaw(LayerLaw):
         counts = self.F.row_statistics.counts
         return self.F.draw_entries(self.F.A.backend.row_numerators(self.Q.batch_ptr, counts, self.rule), draw)
 
-    def numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
-        """N of every src column."""
-        return read_numerators(self.F.A.backend, self.rule, sources, entries)
+    def numerators(self, sources: Compaction) -> QuantisationRule:
+        """The rule by which N of every src column is read off the extraction."""
+        return self.rule
 
 
 __all__ = ["EntryLaw"]

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends import Backend, Draw, ExtractedLayer, QuantisationRule, StackedRows
+from spsample.backends.arithmetic import numerators_of
+from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.checks import require_type
 from spsample.sparse.selector import RowSelector
-
-Float64Array = NDArray[np.float64]
 
 
 class StackedLayer(NamedTuple):
@@ -41,12 +39,8 @@ class ExtractOptions(NamedTuple):
     edge_ids: bool = False
 
 
-class Sources(NamedTuple):
-    """The src columns of a layer-wise sample: the first `num_targets` (k,) of each batch are targets; N of each."""
-
-    columns: Compaction
-    num_targets: Int64Array
-    numerators: UInt64Array
+Numerators = UInt64Array | QuantisationRule
+"""N of every src column of a layer-wise sample, or the rule by which they are read off its extraction."""
 
 
 class SourceWeights(Protocol):
@@ -57,8 +51,8 @@ class SourceWeights(Protocol):
         """Whether rows are rescaled to sum 1 afterwards."""
         ...
 
-    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
-        """(len(src),) float64 weights."""
+    def values(self, kernels: Backend, draw: Draw, layer: ExtractedLayer, numerators: Numerators) -> FloatArray:
+        """`A_iv c_v` of every extracted entry."""
         ...
 
 
@@ -74,11 +68,9 @@ class UnbiasedWeights:
     def __post_init__(self) -> None:
         require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
 
-    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
-        """c of every src column."""
-        if draw.replace:
-            return kernels.replacement_weights(sample, *sources, draw.size)
-        return kernels.des_raj_weights(sample, *sources)
+    def values(self, kernels: Backend, draw: Draw, layer: ExtractedLayer, numerators: Numerators) -> FloatArray:
+        """`A_iv c_v` of every extracted entry."""
+        return kernels.unbiased_values(layer, numerators, draw.size if draw.replace else 0, self.normalize)
 
 
 @dataclass(frozen=True)
@@ -90,6 +82,8 @@ class ReferenceWeights:
     def __post_init__(self) -> None:
         require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
 
-    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
-        """c of every src column."""
-        return kernels.reference_weights(sample, sources.columns, sources.numerators)
+    def values(self, kernels: Backend, draw: Draw, layer: ExtractedLayer, numerators: Numerators) -> FloatArray:
+        """`A_iv c_v` of every extracted entry."""
+        A, Q, rows, sample, sources, _ = layer
+        c = kernels.reference_weights(sample, sources, numerators_of(kernels, layer, numerators))
+        return kernels.entry_values(A, Q, rows, sources.src_ptr, c, self.normalize)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ from spsample.backends import (
     QuantisationRule,
     StackedRows,
     StackedSelector,
+    UnitedHops,
 )
 from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm
@@ -144,6 +148,17 @@ class LocalFrontier(Frontier):
         positions = edge_ids or A.matrix.data is not None
         rows, sources = A.backend.take_rows_numbered(A.matrix, self.Q, known, positions, include_targets)
         return self._entries(rows, edge_ids), sources
+
+    def sample_hops(self, draws: Sequence[Draw], edge_ids: bool) -> tuple[UnitedHops, Int64Array | None] | None:
+        A = self.A
+        if A.weighting != "unweighted" or A.matrix.ids is not None or A.matrix.num_columns is not None:
+            return None
+        sizes = [draw.size for draw in draws]
+        if min(sizes) < 0 or not A.limit.surely_allows(sum(accumulate(sizes, mul, initial=len(self.Q.vertices)))):
+            return None
+        hops = A.backend.sample_hops(A.matrix, self.Q, draws, edge_ids)
+        A.limit.at_extract(len(hops.columns))
+        return hops, None if hops.positions is None else A.edge_ids_at(hops.positions)
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         return self.A.backend.draw_entries(self.A.matrix, self.Q, numerators, draw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from spsample.backends import (
     QuantisationRule,
     StackedRows,
     StackedSelector,
+    UnitedHops,
 )
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
@@ -136,6 +138,14 @@ class Frontier(ABC):
         entries = self.take_rows(edge_ids)
         return entries, self.compact(entries, known, include_targets)
 
+    def sample_hops(self, draws: Sequence[Draw], edge_ids: bool) -> tuple[UnitedHops, Int64Array | None] | None:
+        """The hops of the subgraph layout, uniform, the first from these rows; and edge ids where asked for.
+
+        None where there is no kernel for all of them, or the limit has to see each: they are then drawn one by one. A
+        local graph without weights has one.
+        """
+        return None
+
     def values(self, entries: Entries, sources: Compaction) -> FloatArray | None:
         """The values of entries that were drawn, or taken whole: A_iv, `1/d` in float32, None where A has no weights.
 
@@ -162,6 +172,10 @@ class ColumnDistribution(Protocol):
 
 class EntryLimit:
     """How many entries a bulk may have: here any number. SAMPLE and EXTRACT call it, on each rank alone."""
+
+    def surely_allows(self, entries: int) -> bool:
+        """Whether that many entries may be made at once; they are told to `at_extract` afterwards."""
+        return True
 
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:
         """Raise an error if this draw from rows, which is not made yet, would give too many entries."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
+from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector, UnitedHops
 from spsample.backends.protocol import Int64Array
 from spsample.errors import ConsumedError
 from spsample.sparse.extraction import ExtractOptions, StackedLayer
@@ -30,6 +31,10 @@ class RowLaw(NamedTuple):
         if draw.size < 0:
             return WholeRows(F, edge_ids)
         return RowSample(F, F.sample_rows(draw, self.form, edge_ids))
+
+    def sample_hops(self, draws: Sequence[Draw], edge_ids: bool) -> tuple[UnitedHops, Int64Array | None] | None:
+        """The hops of the subgraph layout, the first from these rows, and edge ids; None: draw them one by one."""
+        return self.F.sample_hops(draws, edge_ids) if self.form == "uniform" else None
 
     def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
         """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""

@@ -19,6 +19,8 @@ from spsample.sparse.operand import GraphOperand, Weighting
 
 __all__ = ["BaseGraph", "require_graph"]
 
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
 
 class BaseGraph(ABC):
     """A graph that can be sampled: on this rank, on its device, on every rank, or in parts on several.
@@ -122,7 +124,7 @@ class BaseGraph(ABC):
 
     def sampling(self) -> AbstractContextManager[None]:
         """Return what is put around the calls of the operand: where one rank fails, all raise."""
-        return nullcontext()
+        return _NOTHING
 
     def duplicate(self) -> BaseGraph:
         """Return the same graph over duplicated communicators, for another thread; itself where nothing is sent."""

@@ -13,8 +13,8 @@ from spsample.common.threads import compiled_core
 from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureSource, FeatureStore
 from spsample.training.blocks import Block
-from spsample.training.sums import Sums, summed
-from spsample.training.tensors import as_tensor
+from spsample.training.sums import Sums, is_differentiated, summed
+from spsample.training.tensors import as_array, as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,19 +63,21 @@ def aggregate(block: Block, source: Any) -> Tensor:
     features = source if isinstance(source, FeatureSource) else FeatureStore(source)
     rows = _rows_as_they_lie(features)
     is_reused = len(block.indices) > _REUSE * block.num_src
-    if rows is None or is_reused or not block.indices.is_cpu or compiled_core() is None:
+    is_for_core = block.indices.is_cpu and not is_differentiated(block.values) and compiled_core() is not None
+    if rows is None or is_reused or not is_for_core:
         return block.aggregate(as_tensor(features.gather(vertices)).to(block.indices.device))
     if len(vertices) and int(vertices.max()) >= len(rows):
         raise InputError(argument="source", given=f"{len(rows)} rows", expected="one row per vertex")
-    columns = vertices[block.indices.numpy()].astype(np.int64, copy=False)
-    return summed(Sums(block.indptr.numpy(), columns, block.values.numpy(), len(rows)), as_tensor(rows))
+    columns = vertices[as_array(block.indices)].astype(np.int64, copy=False)
+    values = as_array(block.values).astype(np.float32, copy=False)
+    return summed(Sums(as_array(block.indptr), columns, values, len(rows)), rows)
 
 
 def _rows_as_they_lie(features: FeatureSource) -> NDArray[np.float32] | None:
     """The rows of a source in memory, where they are float32 in C order; else None."""
     reader = getattr(features, "rows_in_memory", None)
     rows = None if reader is None else reader.rows
-    if type(rows) is not np.ndarray or rows.dtype != np.float32 or not rows.flags.c_contiguous:
+    if type(rows) is not np.ndarray or rows.dtype != np.float32 or not (rows.flags.c_contiguous and rows.flags.aligned):
         return None
     return rows
 
@@ -86,7 +88,7 @@ def _sources_of(block: Block) -> NDArray[Any]:
         raise InputError(
             argument="block", given="one that does not know its sources", expected="one of a BlockMaker, of one rank"
         )
-    return np.asarray(as_tensor(block.vertices).cpu())
+    return block.vertices if isinstance(block.vertices, np.ndarray) else as_array(as_tensor(block.vertices).cpu())
 
 
 def _rows_of(table: Tensor, vertices: NDArray[Any]) -> Tensor:

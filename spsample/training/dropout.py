@@ -15,6 +15,7 @@ from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
+from spsample.training.transforms import one_by_one, signed
 
 __all__ = [
     "DropoutKey",
@@ -158,7 +159,7 @@ class RectifiedDropout(VertexDropout):
         return self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
 
     @staticmethod
-    def drawn_key() -> tuple[int, int]:
+    def drawn_key() -> Tensor:
         """The key of the next mask, of torch's generator."""
         return _drawn_key()
 
@@ -173,36 +174,40 @@ def _is_for_core(h: Tensor, p: float) -> bool:
     return h.is_cpu and h.dtype == torch.float32 and p < 1 and compiled_core() is not None
 
 
-def _drawn_key() -> tuple[int, int]:
-    """The key of a mask, of torch's generator."""
-    key = int(torch.randint(2**63 - 1, (), device="cpu"))
-    return key & 0xFFFFFFFF, key >> 32
+def _drawn_key() -> Tensor:
+    """The key of a mask, of torch's generator: one int64, for each member of a batch of `torch.vmap` its own."""
+    return torch.randint(2**63 - 1, (), device="cpu")
 
 
 def _flat(*tensors: Tensor) -> list[np.ndarray]:
     return [tensor.numpy().reshape(-1) for tensor in tensors]
 
 
-def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: Tensor) -> Tensor:
     """What a kernel of the core makes of h under a key."""
     numbers = h.detach().contiguous()
     out = torch.empty_like(numbers)
     x, to = _flat(numbers, out)
-    kernel(x, key, _least(p), 1 / (1 - p), to)
+    kernel(x, _words(key), _least(p), 1 / (1 - p), to)
     return out
 
 
-def drop_rectified_(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+def _words(key: Tensor) -> tuple[int, int]:
+    number = int(key)
+    return number & 0xFFFFFFFF, number >> 32
+
+
+def drop_rectified_(h: Tensor, p: float, key: Tensor) -> Tensor:
     """ReLU and dropout under a key, in the memory of h; no part of autograd.
 
     Examples
     --------
-    >>> h = drop_rectified_(torch.tensor([-1.0, 2.0, 2.0, 2.0]), 0.5, (1, 2))
+    >>> h = drop_rectified_(torch.tensor([-1.0, 2.0, 2.0, 2.0]), 0.5, torch.tensor(3))
     >>> set(h.tolist()) <= {0.0, 4.0}
     True
     """
     (numbers,) = _flat(h)
-    compiled_core().drop_rectified(numbers, key, _least(p), 1 / (1 - p), numbers)
+    compiled_core().drop_rectified(numbers, _words(key), _least(p), 1 / (1 - p), numbers)
     return h
 
 
@@ -222,21 +227,28 @@ class _Dropped(torch.autograd.Function):
     """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
 
     @staticmethod
-    def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+    @signed
+    def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_numbers, h, p, key)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.p, ctx.key = inputs[1:]
+        ctx.p, key = inputs[1:]
+        ctx.save_for_backward(key)
+        ctx.save_for_forward(key)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_Dropped.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        result: Tensor = _Dropped.apply(tangents[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
+        result: Tensor = _Dropped.apply(tangents[0], ctx.p, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        result: Tensor = _Dropped.apply(gradients[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
+        result: Tensor = _Dropped.apply(gradients[0], ctx.p, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
         return result, None, None
 
 
@@ -244,7 +256,8 @@ class _DroppedRectified(torch.autograd.Function):
     """ReLU and dropout under a key; what is above 0 afterwards passes gradients on, and no mask is kept."""
 
     @staticmethod
-    def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+    @signed
+    def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_rectified, h, p, key)
 
     @staticmethod
@@ -252,6 +265,10 @@ class _DroppedRectified(torch.autograd.Function):
         ctx.p = inputs[1]
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_DroppedRectified.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
@@ -268,6 +285,7 @@ class _ScaledWherePositive(torch.autograd.Function):
     """Numbers times a scale where others are above 0, else 0; its derivative is the same of the gradient."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, where: Tensor, scale: float) -> Tensor:
         numbers = x.detach().contiguous()
         out = torch.empty_like(numbers)
@@ -280,6 +298,10 @@ class _ScaledWherePositive(torch.autograd.Function):
         ctx.scale = inputs[2]
         ctx.save_for_backward(inputs[1])
         ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_ScaledWherePositive.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from spsample.training.dropout import RectifiedDropout, Rows, drop_rectified_, scaled_where_positive
 from spsample.training.sparse_products import SparseGradient
+from spsample.training.transforms import one_by_one, signed
 
 __all__ = ["linear", "linear_rectified"]
 
@@ -33,7 +34,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 7.]])
     """
-    if _is_for_onednn(x, weight):
+    if _is_for_onednn(x, weight, bias):
         result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return result
     return functional.linear(x, weight, bias)
@@ -51,25 +52,35 @@ def linear_rectified(
     >>> linear_rectified(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [-3.0, 2.0]]), None, RectifiedDropout(0.0))
     tensor([[3., 0.]])
     """
-    if _is_for_onednn(x, weight) and after.is_in_one_pass(x, rows):
+    if _is_for_onednn(x, weight, bias) and after.is_in_one_pass(x, rows):
         result: Tensor = _LinearRectified.apply(x, weight, bias, after.p, after.drawn_key())  # type: ignore[no-untyped-call]
         return result
     unfused: Tensor = after(linear(x, weight, bias), rows)
     return unfused
 
 
-def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether this is a large product of float32 on the processor, and neither cast nor traced."""
+def _is_for_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether this is a large product of float32 on the processor, and neither cast nor traced.
+
+    What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
+    """
     return (
-        x.is_cpu
-        and weight.is_cpu
-        and x.dtype == weight.dtype == torch.float32
-        and x.ndim == 2
+        not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and x.ndim == weight.ndim == 2
         and x.shape[0] * weight.numel() >= _LARGE
+        and _is_plain(x, (len(x), weight.shape[1]))
+        and _is_plain(weight, weight.shape)
+        and (bias is None or _is_plain(bias, weight.shape[:1]))
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and _onednn_is_there()
     )
+
+
+def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether this is a dense tensor of float32 and of a shape, on the processor."""
+    is_float32 = tensor.dtype == torch.float32 and tensor.layout == torch.strided
+    return tensor.is_cpu and is_float32 and tensor.shape == shape
 
 
 def _onednn_is_there() -> bool:
@@ -78,7 +89,8 @@ def _onednn_is_there() -> bool:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+    in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")
     return result
 
 
@@ -116,6 +128,7 @@ class _Linear(torch.autograd.Function):
     """x W^T + b."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return _product(x, weight, bias)
 
@@ -124,6 +137,10 @@ class _Linear(torch.autograd.Function):
         x, weight, _ = inputs
         ctx.save_for_backward(x, weight)
         ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_Linear.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
@@ -143,7 +160,8 @@ class _LinearRectified(torch.autograd.Function):
     """ReLU and dropout under a key of x W^T + b; what is above 0 afterwards passes gradients on."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, p: float, key: tuple[int, int]) -> Tensor:
+    @signed
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, p: float, key: Tensor) -> Tensor:
         return drop_rectified_(_product(x, weight, bias), p, key)
 
     @staticmethod
@@ -152,6 +170,10 @@ class _LinearRectified(torch.autograd.Function):
         ctx.scale = 1 / (1 - p)
         ctx.save_for_backward(x, weight, output)
         ctx.save_for_forward(x, weight, output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_LinearRectified.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:

@@ -9,14 +9,17 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from spsample.common.threads import compiled_core
+from spsample.training.tensors import as_array
+from spsample.training.transforms import one_by_one, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sums", "summed", "weighted_sums", "with_targets"]
+__all__ = ["Sums", "is_differentiated", "summed", "weighted_sums", "with_targets"]
 
 
 def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:
@@ -24,8 +27,10 @@ def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) ->
 
     Both add up in the order of the entries. The gradient is ``A^T g``, added up in the order of the rows.
     """
+    if len(indices) == 0:
+        return h.new_zeros(len(indptr) - 1, 1) + h[:0].sum(0)  # of which what made h still gets a gradient, of 0
     if _is_for_core(indices, values, h):
-        sums = Sums(indptr.numpy(), indices.numpy(), values.to(h.dtype).numpy(), len(h))
+        sums = Sums(as_array(indptr), as_array(indices), _numbers(values, h.dtype), len(h))
         result: Tensor = _WeightedSums.apply(h, sums)  # type: ignore[no-untyped-call]
         return result
     return functional.embedding_bag(
@@ -47,15 +52,13 @@ def with_targets(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> 
     count = len(indptr) - 1
     if count == 0 or not _is_for_core(indices, values, h):
         return torch.cat([h[:count], weighted_sums(indptr, indices, values, h)], 1)
-    pointers, columns, weights = _interleaved(indptr.numpy(), indices.numpy(), values.to(h.dtype).numpy())
-    both: Tensor = _WeightedSums.apply(h, Sums(pointers, columns, weights, len(h)))  # type: ignore[no-untyped-call]
+    sums = _interleaved(as_array(indptr), as_array(indices), _numbers(values, h.dtype), len(h))
+    both: Tensor = _WeightedSums.apply(h, sums)  # type: ignore[no-untyped-call]
     return both.view(count, 2 * h.shape[1])
 
 
-def _interleaved(
-    indptr: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """A matrix whose row 2 r takes row r of h, and row 2 r + 1 is row r of A: pointers, columns, values."""
+def _interleaved(indptr: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any], num_columns: int) -> Sums:
+    """A matrix whose row 2 r takes row r of h, and row 2 r + 1 is row r of A."""
     rows = np.arange(len(indptr) - 1)
     pointers = np.empty(2 * len(rows) + 1, np.int64)
     pointers[::2] = indptr + np.arange(len(indptr))
@@ -66,13 +69,24 @@ def _interleaved(
     all_columns, all_values = np.empty(len(is_of_sum), np.int64), np.ones(len(is_of_sum), values.dtype)
     all_columns[of_targets], all_columns[is_of_sum] = rows, columns
     all_values[is_of_sum] = values
-    return pointers, all_columns, all_values
+    return Sums(pointers, all_columns, all_values, num_columns)
 
 
 def _is_for_core(indices: Tensor, values: Tensor, h: Tensor) -> bool:
     """Whether the compiled core takes these: on the processor, and no gradient of the values is wanted."""
-    is_here = h.is_cpu and indices.is_cpu and not values.requires_grad
+    is_here = h.is_cpu and indices.is_cpu and not is_differentiated(values)
     return is_here and h.ndim == 2 and h.dtype in (torch.float32, torch.float64) and compiled_core() is not None
+
+
+def is_differentiated(values: Tensor) -> bool:
+    """Whether a derivative by the values is wanted, of either mode."""
+    tangent = forward_ad.unpack_dual(values).tangent  # type: ignore[no-untyped-call]
+    return values.requires_grad or tangent is not None
+
+
+def _numbers(values: Tensor, dtype: torch.dtype) -> NDArray[Any]:
+    """The values as an array of the type of a tensor."""
+    return as_array(values).astype(np.float32 if dtype == torch.float32 else np.float64, copy=False)
 
 
 class Sums:
@@ -97,9 +111,22 @@ class _WeightedSums(torch.autograd.Function):
     """A h; its derivative is the same of A^T."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, sums: Sums) -> Tensor:
-        ctx.sums = sums
-        return summed(sums, h.detach())
+    @signed
+    def forward(h: Tensor, sums: Sums) -> Tensor:
+        return summed(sums, h.detach().contiguous().numpy())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.sums = inputs[1]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return one_by_one(_WeightedSums.apply, info, in_dims, *inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        result: Tensor = _WeightedSums.apply(tangents[0], ctx.sums)  # type: ignore[no-untyped-call]
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -107,11 +134,11 @@ class _WeightedSums(torch.autograd.Function):
         return result, None
 
 
-def summed(sums: Sums, h: Tensor) -> Tensor:
-    """A h, into memory that torch allocates."""
-    h = h.contiguous()
-    out = torch.empty(len(sums.indptr) - 1, h.shape[1], dtype=h.dtype)
+def summed(sums: Sums, rows: NDArray[Any]) -> Tensor:
+    """A h of rows in C order, float32 or float64, into memory that torch allocates."""
+    dtype = torch.float32 if rows.dtype == np.float32 else torch.float64
+    out = torch.empty(len(sums.indptr) - 1, rows.shape[1], dtype=dtype, device="cpu")
     compiled_core().aggregate_rows(
-        sums.indptr, sums.columns, sums.values, h.numpy().reshape(-1), tuple(h.shape), out.numpy().reshape(-1)
+        sums.indptr, sums.columns, sums.values, rows.reshape(-1), rows.shape, out.numpy().reshape(-1)
     )
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,7 +10,10 @@ import torch
 from spsample.backends import get_backend
 from spsample.sampling import adapters
 
-__all__ = ["as_tensor", "device_of"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["as_array", "as_tensor", "device_of"]
 
 
 def as_tensor(array: Any) -> torch.Tensor:
@@ -25,6 +28,20 @@ def as_tensor(array: Any) -> torch.Tensor:
         array = array.copy()  # torch warns about it (a shared graph, a view of a bulk); what is copied here is small
     tensor: torch.Tensor = adapters.as_tensor(torch, array)
     return tensor
+
+
+def as_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """A NumPy array over the memory of a tensor of the processor that asks for no gradient.
+
+    Under torch's function transforms, too, where `torch.Tensor.numpy` fails of any tensor.
+
+    Examples
+    --------
+    >>> as_array(torch.arange(3))
+    array([0, 1, 2])
+    """
+    array: NDArray[Any] = tensor.numpy() if torch.compiler.is_compiling() else np.from_dlpack(tensor)
+    return array
 
 
 def device_of(backend: str | None) -> torch.device:

@@ -83,3 +83,9 @@ def test_objects_of_one_rank(many):
         return exchanged(comm, good)
 
     assert run_threads(2, body, TIMEOUT) == [[[r, r]] * many for r in range(2)]
+
+
+def test_more_arrays_than_a_header_has_words_for():
+    sends = [Sent(np.arange(2), np.ones(2, np.int64))] * 8
+    with pytest.raises(InputError, match="sends: got 8 arrays; expected at most 7"):
+        run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT)

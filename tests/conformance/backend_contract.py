@@ -7,7 +7,7 @@ exactly is drawn is the matter of tests/golden, and equality between backends th
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    ExtractedLayer,
     Matrix,
     QuantisationRule,
     StackedRows,
@@ -90,6 +91,35 @@ def unstacked(rows):
 def compacted(backend, Q, rows, include_targets):
     """The columns of rows as places in src; those of `rows` are left as they are."""
     return backend.compact(Q, rows.entry_ptr, rows.columns.copy(), include_targets)
+
+
+def united(hops):
+    """Of each batch: the vertices it knows, in their order; each row's columns; the positions of all entries."""
+    known = parts(hops.known, hops.known_ptr[-1])
+    rows, places = [], []
+    rows_ptr, entry_ptr = hops.known_ptr[-2], hops.entry_ptr[-1]
+    for i in range(len(known)):
+        indptr = hops.indptr[rows_ptr[i] + i : rows_ptr[i + 1] + i + 1]
+        assert indptr[0] == 0
+        assert indptr[-1] == entry_ptr[i + 1] - entry_ptr[i]
+        rows.append([hops.columns[lo:hi].tolist() for lo, hi in pairwise(indptr + entry_ptr[i])])
+        places.append([] if hops.positions is None else hops.positions[entry_ptr[i] : entry_ptr[i + 1]].tolist())
+    assert len(hops.known_ptr) == len(hops.entry_ptr) + 1
+    return known, rows, places
+
+
+def hops_in_python(A, seeds, batch_id, draws):
+    """What `sample_hops` gives for one batch, and how many vertices are known after each hop."""
+    known, fresh, rows, places, sizes = list(seeds), list(seeds), [], [], []
+    for draw in draws:
+        Q = StackedSelector(np.array([0, len(fresh)]), np.array(fresh, A.indices.dtype), batch_id)
+        drawn = REFERENCE.sample_rows_uniform(A, Q, draw, True)
+        fresh = sorted(set(drawn.columns.tolist()) - set(known))
+        known += fresh
+        rows += [[known.index(v) for v in drawn.columns[lo:hi].tolist()] for lo, hi in pairwise(drawn.indptr)]
+        places += drawn.positions.tolist()
+        sizes.append(len(known))
+    return known, rows, places, sizes
 
 
 def check_types(rows, index, with_positions):
@@ -675,6 +705,25 @@ class BackendContract(RoutingContract):
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
 
+    @pytest.mark.parametrize("replace", [False, True])
+    @pytest.mark.parametrize("positions", [False, True])
+    @index_types
+    def test_sample_hops(self, backend, index, positions, replace):
+        """One hop and several, few batches and many, also without vertices."""
+        A = matrix(index)
+        few = (([[3]], [1]), ([], [2, 2]), ([[]], [2, 2]))
+        for frontiers, sizes in ((FRONTIERS, [2, 1, 3]), (FRONTIERS * 40, [3, 2]), *few):
+            Q = selector(frontiers, index)
+            draws = [Draw(KEY, hop, size, replace) for hop, size in enumerate(sizes)]
+            hops = backend.sample_hops(A, Q, draws, positions)
+            known, rows, places = united(hops)
+            for i, seeds in enumerate(frontiers):
+                expected = hops_in_python(A, seeds, Q.batch_ids[i : i + 1], draws)
+                assert (known[i], rows[i]) == expected[:2]
+                assert places[i] == (expected[2] if positions else [])
+                assert [ptr[i + 1] - ptr[i] for ptr in hops.known_ptr] == [len(seeds), *expected[3]]
+            assert hops.known.dtype == hops.columns.dtype == index
+
     def test_compact_of_what_must_not_be_written(self, backend):
         Q = selector()
         rows = backend.take_rows(matrix(), Q, False)
@@ -856,6 +905,41 @@ class BackendContract(RoutingContract):
         A, Q = matrix(row_normalized=row_normalized), selector()
         values = [[1.0 / max(len(r), 1) if row_normalized else 1.0] * len(r) for r in ROWS]
         self.check_values(backend, A, Q, values, np.float32, normalize)
+
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @either
+    @kinds
+    @index_types
+    def test_unbiased_values(self, backend, index, kind, replace, include_targets):
+        """As the reference does by its parts, with numerators that are given or read; of a block of rows, too."""
+        for block in blocks(kind, index, 7):
+            rule = QuantisationRule(None if kind == "unweighted" else np.full(4, 20), 1, 2)
+            draw = Draw(KEY, 1, 5, replace)
+            for A, Q in ((block.matrix, block.Q), (block.A, block.selected)):
+                sample = REFERENCE.draw_merged(A, Q, rule, draw)
+                columns = sample.columns.astype(index)
+                sources = REFERENCE.compact(block.selected, sample.indptr, columns, include_targets)
+                rows = REFERENCE.extract(A, Q, sources.src_ptr, sources.src)
+                layer = ExtractedLayer(A, Q, rows, sample, sources, include_targets)
+                N = REFERENCE.extracted_numerators(A, Q, rows, sources.src_ptr, rule)
+                for numerators, normalize in product((rule, N), (False, True)):
+                    given = numerators, 5 if replace else 0, normalize
+                    assert_same(backend.unbiased_values(layer, *given), REFERENCE.unbiased_values(layer, *given))
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    def test_unbiased_values_that_are_not_finite(self, backend, normalize):
+        """A column of the least weight, drawn where another has nearly all: its value is too large for float32."""
+        A = Matrix(pointers([2]), np.array([0, 1], np.int32), np.array([3e38, 3e38], np.float32), num_columns=2)
+        Q = selector([[0]])
+        sample = sample_of([[1]])._replace(totals=np.array([2**40], np.uint64))
+        sources = Compaction(pointers([1]), np.array([1], np.int32), np.array([0], np.int32))
+        layer = ExtractedLayer(A, Q, REFERENCE.extract(A, Q, *sources[:2]), sample, sources, False)
+        N = np.array([1], np.uint64)
+        if normalize:
+            assert backend.unbiased_values(layer, N, 0, True).tolist() == [1.0]
+            return
+        with pytest.raises(CapacityError, match=r"data: got the value inf at sampled entry 0 from the weight 3e\+38"):
+            backend.unbiased_values(layer, N, 0, False)
 
     def check_values(self, backend, A, Q, weights, value, normalize):
         src_ptr = pointers([len(s) for s in self.SOURCES])

@@ -252,6 +252,43 @@ def test_whole_rows_numbered(name, index, num_batches):
 
 
 @each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("num_batches", [1, 3, 40])
+def test_all_hops_at_once(name, index, num_batches):
+    """Hubs, empty rows, rows that are taken whole, and batches that find vertices of each other."""
+    rng = np.random.default_rng(num_batches)
+    lengths = rng.integers(0, 40, 3000)
+    lengths[[5, 2999]] = 3000, 0
+    A = random_matrix(rng, lengths.tolist(), index)
+    Q = random_selector(rng, len(lengths), [30] * num_batches, False, index)
+    draws = [Draw((3, 4), hop, size, False) for hop, size in enumerate([15, 10, 40])]
+    with instruction_set(name):
+        hops = CPU.sample_hops(A, Q, draws, True)
+    expected = REFERENCE.sample_hops(A, Q, draws, True)
+    for got, want in zip(hops, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "changed", "hops", "named"),
+    [
+        ([0, 3], {}, 1, "vertices"),
+        ([0, -1], {}, 1, "vertices"),
+        ([1, 1], {}, 1, "vertices"),
+        ([0], {"ids": np.arange(3, dtype=np.int32)}, 1, "A"),
+        ([0], {"indices": np.array([1, 7, 0], np.int32)}, 2, "vertices"),
+        ([0], {}, 0, "draws"),
+    ],
+)
+def test_hops_that_are_refused(seeds, changed, hops, named):
+    """Seeds that are no rows, or repeated; a block of rows; a neighbour that is no row, when drawn from; no hop."""
+    A = Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32))._replace(**changed)
+    Q = StackedSelector(np.array([0, len(seeds)]), np.array(seeds, np.int32), np.array([0]))
+    with pytest.raises(ValueError, match=f"^{named}"):
+        CPU.sample_hops(A, Q, [Draw(KEY, hop, 2) for hop in range(hops)], True)
+
+
+@each_set
 @pytest.mark.parametrize("largest", [100, 2**31 - 2])
 def test_compact_refuses(name, largest):
     ptr = np.array([0, 2])

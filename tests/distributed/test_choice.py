@@ -61,11 +61,47 @@ def test_bulks_of_about_as_many_batches_are_alike():
 def test_a_duplicate_knows_what_was_chosen_and_tells_what_it_chooses():
     choice = AlgorithmChoice()
     tried(choice, BulkKind("one", 8), constant(2.0, 1.0))
-    other = choice.duplicate()
+    other = choice.duplicate(choice.known)
     assert other.next(BulkKind("one", 8)) == "stages"
     tried(other, BulkKind("two", 8), constant(1.0, 2.0))
     assert [one.algorithm for one in choice.chosen] == ["stages", "column"]
     assert choice.is_tried(BulkKind("two", 8))  # other ranks may not know of it yet
+    third = choice.duplicate(choice.known)
+    assert not choice.is_tried(BulkKind("two", 8))
+    assert not third.is_tried(BulkKind("two", 8))
+
+
+def test_what_ended_duplicates_chose_is_reported_once():
+    choice = AlgorithmChoice()
+    for number in range(3 * MOST_KINDS):
+        other = choice.duplicate(choice.known)
+        tried(other, BulkKind(number, 8), constant(2.0, 1.0))
+        tried(other, BulkKind(number, 8), constant(2.0, 1.0))
+        other.end()
+        other.end()
+    assert [one.kind.workload for one in choice.chosen] == list(range(2 * MOST_KINDS, 3 * MOST_KINDS))
+    assert len(choice.known) <= 2 * MOST_KINDS
+
+
+def test_a_new_loader_for_each_epoch_tries_nothing_twice():
+    """Its duplicates of the graph are closed, and what they chose is reported once."""
+    A = GRAPHS["plain"]()
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm))
+        found = []
+        for _ in range(3):
+            loader = sp.BulkLoader(parts, range(40), sp.LADIES([4]), batch_size=5, bulk_size=1, prefetch=1)
+            for _ in range(3):
+                list(loader)
+            loader.close()
+            found.append(len(parts.chosen_algorithms))
+            twin = parts.duplicate()
+            found.append(twin.for_bulks(sp.LADIES([4]), (5, False, None), 1)._report is None)
+            twin.close()
+        return found
+
+    assert run_threads(2, body, TIMEOUT) == [[1, True] * 3] * 2
 
 
 def test_few_kinds_are_kept():

@@ -3,9 +3,11 @@
 import gc
 import itertools
 import re
+import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +33,23 @@ def loader_of(comm, graph=DATA.graph, sampler=None, **options):
     given = {"batch_size": 8, "bulk_size": 3, "features": DATA.x, "labels": DATA.y, "random_seed": 5, **options}
     sampler = sp.GraphSAGE([3, 2]) if sampler is None else sampler
     return sp.FactoredLoader(sp.ReplicatedGraph(graph, comm), given.pop("seeds", SEEDS), sampler, **given)
+
+
+def streams(monkeypatch):
+    """A torch whose streams are names, one for each thread; new threads are on the default one."""
+    local = threading.local()
+
+    @contextmanager
+    def entered(stream):
+        before, local.stream = getattr(local, "stream", "default"), stream
+        yield
+        local.stream = before
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, device=nullcontext, stream=entered, current_stream=lambda: local.stream
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, Tensor=()))
+    return local
 
 
 def facts(batch):
@@ -710,3 +729,27 @@ def test_features_by_role_that_cannot_be_had():
     runs = run_threads(3, body, TIMEOUT)
     assert {samplers for samplers, _ in runs} == {1}
     assert sorted(batch for _, batches in runs for batch in batches) == list(range(-(-len(SEEDS) // 8)))
+
+
+def test_features_are_gathered_on_the_stream_of_the_loop(monkeypatch):
+    """Rows that a GPU gathers are read there: on another stream they could be read before they are done."""
+    local = streams(monkeypatch)
+
+    class Noting(sp.FeatureStore):
+        def gather(self, ids, out=None, at=None):
+            found.append(getattr(local, "stream", "default"))
+            return super().gather(ids, out, at)
+
+    found = []
+
+    def body(comm):
+        local.stream = SimpleNamespace(device=1)
+        loader = loader_of(comm, sampler_ranks=1, features=Noting(DATA.x))
+        batches = len(list(loader))
+        loader.close()
+        return batches, local.stream
+
+    of_ranks = run_threads(2, body)
+    assert sum(batches for batches, _ in of_ranks) == -(-len(SEEDS) // 8)
+    assert all(any(one is stream for _, stream in of_ranks) for one in found)
+    assert found

@@ -347,6 +347,28 @@ def test_fault_after_the_last_exchange(faulty):
     same_batches(gathered(right), want("plain"))
 
 
+def test_no_memory_for_the_operand_of_one_rank():
+    """All learn of it, and the next call is right."""
+
+    def body(comm):
+        graph = partitioned()(comm)
+        kind = graph._algorithms[graph.algorithm]
+
+        class Full(kind):
+            def __init__(self, *arguments):
+                raise MemoryError("no room for the operand")
+
+        if comm.rank == FAULTY:
+            graph._algorithms = {**graph._algorithms, graph.algorithm: Full}
+        error = caught(partial(sample, graph))
+        graph._algorithms = type(graph)._algorithms
+        return error, batches_of(sample(graph))
+
+    errors, right = zip(*run_threads(P, body, TIMEOUT), strict=True)
+    assert all("no room for the operand" in str(error) for error in errors)
+    same_batches(gathered(right), want("plain"))
+
+
 def test_no_memory_in_the_middle_of_an_exchange():
     """The others cannot be told: the rank that fails says so at once, and its end ends the others."""
 

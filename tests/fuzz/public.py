@@ -71,6 +71,7 @@ MADE_BY_THE_LIBRARY = {
     "DrawShift",
     "Entries",
     "EpochRecord",
+    "ExtractedLayer",
     "GatheredRows",
     "Layer",
     "Matrix",
@@ -92,6 +93,7 @@ MADE_BY_THE_LIBRARY = {
     "StageTimes",
     "StepLoss",
     "TrainResult",
+    "UnitedHops",
 }
 """Records: what they hold was checked before."""
 

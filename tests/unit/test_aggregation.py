@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 import spsample as sp
@@ -91,6 +94,72 @@ def test_targets_beside_sums_of_other_numbers() -> None:
     assert of_values.tolist() == [2.0] * 5
 
 
+@pytest.mark.parametrize("call", ["aggregate", "with_targets"])
+def test_under_torchs_function_transforms(call: str) -> None:
+    block, h = block_of([2, 0, 3], 7), torch.randn(7, 4, dtype=torch.float64)
+    a = torch.from_numpy(matrix(block))
+    a = a if call == "aggregate" else torch.stack([torch.eye(3, 7, dtype=torch.float64), a], 1).view(6, 7)
+
+    def ours(h: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = getattr(block, call)(h)
+        return result
+
+    def plain(h: torch.Tensor) -> torch.Tensor:
+        return (a @ h).view(3, -1)
+
+    def transformed(function: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        many = torch.stack([h, 2 * h, h - 1], 2)
+        gradient = torch.func.grad(lambda x: function(x).pow(3).sum())
+        return [
+            gradient(h),
+            *torch.func.jvp(function, (h,), (h + 1,)),
+            torch.vmap(function, 2)(many),
+            torch.vmap(gradient, 2)(many),
+            torch.func.grad(lambda x: torch.vmap(function, 2)(x).pow(3).sum())(many),
+            torch.func.jacrev(function)(h),
+            torch.func.jacfwd(function)(h),
+            torch.func.hessian(lambda x: function(x).pow(3).sum())(h),
+        ]
+
+    for mine, theirs in zip(transformed(ours), transformed(plain), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("call", ["aggregate", "with_targets"])
+def test_no_derivative_by_the_values_is_lost(call: str) -> None:
+    block, h = block_of([2, 0, 3], 7), torch.ones(7, 4)
+
+    def by_values(values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = getattr(Block(block.indptr, block.indices, values, 7), call)(h)
+        return result
+
+    assert torch.func.grad(lambda values: by_values(values).sum())(block.values).tolist() == [4.0] * 5
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward AD"):
+        by_values(forward_ad.make_dual(block.values, torch.ones(5)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("counts", [[0, 0], [1, 0]])
+def test_results_may_be_written_to(dtype: torch.dtype, counts: list[int]) -> None:
+    block = block_of(counts, 7)
+    for call in (block.aggregate, block.with_targets):
+        h = torch.ones(7, 3, dtype=dtype, requires_grad=True)
+        result = call(h)
+        expected = result.detach().clone() + 1
+        assert torch.equal(result.add_(1), expected)
+        result.sum().backward()
+        assert h.grad is not None
+
+
+def test_whatever_the_default_device() -> None:
+    block, h = block_of([2, 0, 3], 7), torch.randn(7, 4, requires_grad=True)
+    expected = block.with_targets(h)
+    with torch.device("meta"):
+        result = block.with_targets(h)
+        result.sum().backward()
+    assert torch.equal(result, expected)
+
+
 def test_what_comes_first_follows_from_the_counts() -> None:
     block = block_of([2, 2], 1000)
     assert block.sums_first(100, 10)  # 998,000 products of sources that are not targets, 5,760 of the sum
@@ -163,6 +232,43 @@ def test_aggregate_of_a_source_is_that_of_gathered_rows(fanout: int, form: objec
     features = source if isinstance(source, sp.FeatureStore) else sp.FeatureStore(source)
     expected = sampled.block.aggregate(torch.from_numpy(features.gather(sampled.layer.src_nodes)))
     assert torch.equal(aggregate(sampled.block, source), expected)
+
+
+def test_aggregate_copies_no_features_that_are_read_only() -> None:
+    sampled = Sampled(2)
+    expected = aggregate(sampled.block, sampled.x)
+    many = np.zeros((2**20, 20), np.float32)  # 80 MiB
+    many[: len(sampled.x)] = sampled.x
+    many.flags.writeable = False
+    aggregate(sampled.block, many)
+    tracemalloc.start()
+    result = aggregate(sampled.block, many)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert torch.equal(result, expected)
+    assert peak < 2**20
+
+
+def test_aggregate_of_rows_that_are_not_aligned() -> None:
+    sampled = Sampled(2)
+    memory = np.zeros(sampled.x.nbytes + 1, np.uint8)
+    rows = memory[1:].view(np.float32).reshape(sampled.x.shape)
+    rows[:] = sampled.x
+    assert not rows.flags.aligned
+    assert torch.equal(aggregate(sampled.block, rows), aggregate(sampled.block, sampled.x))
+
+
+def test_aggregate_with_other_values() -> None:
+    sampled = Sampled(2)
+    expected = aggregate(sampled.block, sampled.x)
+    values = sampled.block.values.clone().requires_grad_()
+    result = aggregate(replace(sampled.block, values=values), sampled.x)
+    assert torch.equal(result, expected)
+    result.sum().backward()
+    torch.testing.assert_close(
+        values.grad, torch.from_numpy(sampled.x[sampled.layer.src_nodes].sum(1))[sampled.block.indices]
+    )
+    assert torch.equal(aggregate(replace(sampled.block, values=sampled.block.values.double()), sampled.x), expected)
 
 
 def test_aggregate_of_an_embedding_gives_it_a_gradient() -> None:

@@ -17,6 +17,7 @@ from spsample.backends.cpu import CpuBackend  # noqa: E402
 from spsample.backends.protocol import (  # noqa: E402
     NO_EXPONENT,
     ColumnSample,
+    ExtractedLayer,
     Matrix,
     QuantisationRule,
     StackedSelector,
@@ -234,6 +235,33 @@ def test_compact_extract_and_values(cpu, index):
     without = cpu.compact(Q, rows.entry_ptr, np.array([1, 0, 1, 2, 0], index), False)
     assert without.src.tolist() == [0, 1, 0, 2]
     assert without.local.tolist() == [1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"rows": "columns"}, "columns: a local column"),
+        ({"sources": "local"}, "local: a local column"),
+        ({"sources": "src_ptr"}, "src_ptr"),
+        ({"sample": "totals"}, "indptr: needs one element per batch"),
+    ],
+)
+def test_unbiased_values_refuse_what_does_not_fit(cpu, wrong, match):
+    A, Q = matrix([[1.0, 2.0], [4.0, None]]), selector([0, 1])
+    merged = cpu.compact(Q, np.array([0, 1]), np.array([1], A.indices.dtype), False)
+    rows, sample = cpu.extract(A, Q, merged.src_ptr, merged.src), column_sample([0, 1], np.array([1]))
+    layer = ExtractedLayer(A, Q, rows, sample, merged, False)
+    assert len(cpu.unbiased_values(layer, np.array([2], np.uint64), 0, False)) == 1
+    ((part, array),) = wrong.items()
+    value = getattr(layer, part)
+    larger = np.append(getattr(value, array), getattr(value, array)[-1:]) if array in ("totals", "src_ptr") else None
+    broken = getattr(value, array) + 1 if larger is None else larger
+    with pytest.raises(ValueError, match=match):
+        cpu.unbiased_values(
+            layer._replace(**{part: value._replace(**{array: broken})}), np.array([2], np.uint64), 0, False
+        )
+    with pytest.raises(ValueError, match="numerators: needs one element per src column"):
+        cpu.unbiased_values(layer, np.array([2, 2], np.uint64), 0, False)
 
 
 def test_entry_counts_and_locate_leave_out_excluded_columns(cpu):

@@ -100,6 +100,37 @@ def test_under_torchs_function_transforms() -> None:
     torch.testing.assert_close(result, (x * mask, tangent * mask))
 
 
+@pytest.mark.parametrize("module", [VertexDropout(0.5), RectifiedDropout(0.5)])
+def test_members_of_a_batch_share_masks_or_have_their_own(module: VertexDropout) -> None:
+    x = torch.rand(3, 40, 5) + 1
+
+    def loss(h: torch.Tensor) -> torch.Tensor:
+        return module(h).square().sum()
+
+    for randomness, is_shared in (("same", True), ("different", False)):
+        torch.manual_seed(3)
+        result = torch.vmap(module, 1, 1, randomness=randomness)(x.transpose(0, 1)).transpose(0, 1)
+        torch.manual_seed(3)
+        gradient = torch.vmap(torch.func.grad(loss), randomness=randomness)(x)
+        assert torch.equal(result, torch.where(result == 0, 0.0, 2 * x))
+        assert torch.equal(gradient, 4 * result)
+        assert torch.equal(result[0] == 0, result[1] == 0) is is_shared
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        torch.vmap(module)(x)
+
+
+@pytest.mark.parametrize("module", [VertexDropout(0.5), RectifiedDropout(0.5)])
+def test_whole_jacobians(module: VertexDropout) -> None:
+    x = torch.rand(3, 4) + 1
+    torch.manual_seed(3)
+    scale = module(x) / x
+    expected = torch.diag(scale.reshape(-1)).reshape(3, 4, 3, 4)
+    torch.manual_seed(3)
+    torch.testing.assert_close(torch.func.jacrev(module)(x), expected)
+    torch.manual_seed(3)
+    torch.testing.assert_close(torch.func.jacfwd(module, randomness="same")(x), expected)
+
+
 def test_the_key_is_drawn_on_the_processor_whatever_the_default_device() -> None:
     x = torch.ones(40, 40)
     torch.manual_seed(5)

@@ -150,6 +150,23 @@ def test_both_orders_of_sum_and_product_are_equal(make, in_dim, out_dim, monkeyp
         assert torch.allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.parametrize("make", [SAGEConv, GCNConv, lambda i, o: GATConv(i, o, 2)])
+@pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
+def test_convolutions_under_torchs_function_transforms(make, in_dim, out_dim):
+    block = replace(mean_block(adj()), degrees=torch.arange(4.0))
+    conv, many = make(in_dim, out_dim), torch.randn(2, 4, in_dim)
+    parameters = dict(conv.named_parameters())
+
+    def loss(parameters, h):
+        return torch.func.functional_call(conv, parameters, (h, block)).square().sum()
+
+    each = torch.vmap(torch.func.grad(loss), (None, 0))(parameters, many)
+    for i, h in enumerate(many):
+        expected = torch.autograd.grad(conv(h, block).square().sum(), list(parameters.values()))
+        for one, other in zip(each.values(), expected, strict=True):
+            assert torch.allclose(one[i], other, atol=1e-4)
+
+
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_on_whole_neighbourhoods_convolutions_are_pygs(in_dim, out_dim, weighted):

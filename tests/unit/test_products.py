@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional
@@ -75,6 +79,62 @@ def test_second_derivatives_and_function_transforms() -> None:
     torch.testing.assert_close(
         torch.func.jvp(linear, given, tangents), torch.func.jvp(functional.linear, given, tangents)
     )
+
+
+@torch_only
+def test_a_bias_that_is_not_contiguous() -> None:
+    x, weight = torch.randn(40, 5), torch.randn(3, 5)
+    for bias in (torch.randn(6)[::2], torch.randn(1).expand(3)):
+        torch.testing.assert_close(linear(x, weight, bias), functional.linear(x, weight, bias))
+
+
+@torch_only
+@pytest.mark.parametrize(
+    "bias", [torch.ones(1), torch.ones(1, 3), torch.ones(2), torch.ones(7), torch.ones(3).double(), torch.ones(6)[::2]]
+)
+@pytest.mark.parametrize(
+    "weight", [torch.ones(3, 5), torch.ones(5), torch.ones(6, 3), torch.ones(3, 5).to_sparse_csr(), torch.ones(0, 5)]
+)
+@pytest.mark.parametrize("x", [torch.ones(4, 5), torch.ones(4, 5).to_sparse_csr(), torch.ones(2, 4, 5)])
+def test_what_fits_and_what_is_refused_is_as_torchs(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> None:
+    try:
+        expected = functional.linear(x, weight, bias)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error))):
+            linear(x, weight, bias)
+    else:
+        torch.testing.assert_close(linear(x, weight, bias), expected)
+
+
+@torch_only
+@pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd, torch.func.hessian])
+def test_transforms_over_many_tangents_and_gradients(transform: Callable[..., Any]) -> None:
+    x, weight, bias = (tensor.detach() for tensor in arguments(4))
+
+    def derivative(product: Callable[..., torch.Tensor]) -> torch.Tensor:
+        result: torch.Tensor = transform(lambda w: product(x, w, bias).pow(3).sum(1))(weight)
+        return result
+
+    torch.testing.assert_close(derivative(linear), derivative(functional.linear), rtol=1e-4, atol=1e-3)
+
+
+@torch_only
+def test_gradients_of_each_example_by_vmap() -> None:
+    _, weight, bias = (tensor.detach() for tensor in arguments(4))
+    many = torch.randn(4, 3, 5)
+
+    def each(product: Callable[..., torch.Tensor]) -> torch.Tensor:
+        gradient = torch.func.grad(lambda w, x: product(x, w, bias).square().sum())
+        return torch.vmap(gradient, (None, 1))(weight, many)
+
+    torch.testing.assert_close(each(linear), each(functional.linear), rtol=1e-4, atol=1e-4)
+
+
+@torch_only
+def test_torchs_product_is_traced() -> None:
+    x, weight, bias = (tensor.detach() for tensor in arguments(7))
+    traced = torch.jit.trace(linear, (x, weight, bias))
+    torch.testing.assert_close(traced(x[:2], weight, bias), functional.linear(x[:2], weight, bias))
 
 
 @torch_only

@@ -278,6 +278,13 @@ def test_work_on_a_copied_batch_sees_all_of_it(lazy: LazyCuda, options: Any) -> 
     assert sum(event.waits for event in lazy.events) == len(read) - 2  # of all but those that are in a buffer still
 
 
+def test_what_is_staged_is_on_the_host_whatever_the_default_device() -> None:
+    with torch.device("meta"):
+        copied = list(make(device="cpu", prefetch=0))
+    for batch, other in zip(make(prefetch=0), copied, strict=True):
+        assert_same(batch, other)
+
+
 def test_buffers_are_few_and_grow(lazy: LazyCuda) -> None:
     transfer = PinnedTransfer(lazy, buffers=3)
     sizes = [10, GRAIN, 0, 20, 2 * GRAIN, 20, 30, GRAIN, 3 * GRAIN]

@@ -17,6 +17,7 @@ from spsample.backends.cuda.random import RandomKernels
 from spsample.backends.cuda.routing import RoutingKernels
 from spsample.backends.cuda.row_law_scaled import ScaledRowLawKernels
 from spsample.backends.cuda.spgemm import SpgemmKernels
+from spsample.backends.hops import hop_by_hop
 
 
 class CudaKernels(
@@ -33,6 +34,7 @@ class CudaKernels(
     """All operations, on one device."""
 
     name = "cuda"
+    sample_hops = hop_by_hop
 
     def session(self) -> AbstractContextManager[Any]:
         """Around the calls of one bulk: they go to the caller's stream, that of torch where it is loaded."""

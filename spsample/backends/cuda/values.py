@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.arithmetic import value_error
+from spsample.backends.arithmetic import unbiased_values_by_parts, value_error
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher, index_variant, variant_of
 from spsample.backends.protocol import (
@@ -97,6 +97,8 @@ class ValuesKernels(KernelLauncher):
         if entry != NONE_BAD:
             raise self._overflow(A, rows, values, entry)
         return values
+
+    unbiased_values = unbiased_values_by_parts
 
     def des_raj_weights(
         self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array

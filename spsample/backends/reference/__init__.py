@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spsample.backends.arithmetic import default_float_environment
+from spsample.backends.arithmetic import default_float_environment, unbiased_values_by_parts
+from spsample.backends.hops import hop_by_hop
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
     column_law,
@@ -41,6 +42,7 @@ class ReferenceBackend(OnHost):
     sample_rows_scaled = staticmethod(_as_ieee(row_law.sample_rows_scaled))
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
+    sample_hops = hop_by_hop
     entry_counts = staticmethod(entry_law.entry_counts)
     locate = staticmethod(entry_law.locate)
     draw_entries = staticmethod(entry_law.draw_entries)
@@ -59,6 +61,7 @@ class ReferenceBackend(OnHost):
     replacement_weights = staticmethod(_as_ieee(values.replacement_weights))
     reference_weights = staticmethod(_as_ieee(values.reference_weights))
     entry_values = staticmethod(_as_ieee(values.entry_values))
+    unbiased_values = unbiased_values_by_parts
     interleave = staticmethod(stacking.interleave)
     appended = staticmethod(stacking.appended)
     interleave_pointers = staticmethod(stacking.interleave_pointers)

@@ -24,7 +24,10 @@ SUMS, ROWS = 0, 1
 """What an owner sends."""
 
 STEPS = 8
-"""Steps, at most, in which a rank's batches are merged until it is clear what to send."""
+"""Steps in which a rank's batches are merged until it is clear what to send, where the batches are small."""
+
+STEP_ENTRIES = 1 << 16
+"""Entries of a step where they are large: down to one batch, whose entries the kernel reads once in place of twice."""
 
 
 class Answered(NamedTuple):
@@ -110,13 +113,14 @@ def _cheaper_sums(
 ) -> list[ColumnMatrix] | None:
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
-    An eighth of the batches is merged at a time, until those merged take as many bytes by themselves. What is merged
-    tells a part of the bytes, never too many, whatever the other batches are: this is always the cheaper of the two, to
-    the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of their merging.
+    An eighth of the batches is merged at a time, or less where they are large, until those merged take as many bytes by
+    themselves. What is merged tells a part of the bytes, never too many, whatever the other batches are: this is always
+    the cheaper of the two, to the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost
+    about 1 / r of their merging.
     """
     pieces: list[ColumnMatrix] = []
-    columns, largest, k = 0, 0, len(Q.batch_ids)
-    cuts = sorted({k * step // STEPS for step in range(1, STEPS + 1)} - {0}) if limit > 0 else []
+    columns, largest = 0, 0
+    cuts = _cuts(block, Q) if limit > 0 else []
     for begin, end in zip([0, *cuts], cuts, strict=False):
         pieces.append(block.backend.merge_columns(block.matrix, *_batches(Q, rule, begin, end)))
         columns += len(pieces[-1].columns)
@@ -124,6 +128,14 @@ def _cheaper_sums(
         if limit <= columns * (block.matrix.indices.itemsize + width_of(largest)):
             return None
     return pieces or None
+
+
+def _cuts(block: LocalOperand, Q: StackedSelector) -> list[int]:
+    """The batches before which steps end, ascending."""
+    k, indptr = len(Q.batch_ids), block.matrix.indptr
+    entries = int((indptr[Q.vertices + 1] - indptr[Q.vertices]).sum())
+    steps = max(STEPS, min(k, entries // STEP_ENTRIES))
+    return sorted({k * step // steps for step in range(1, steps + 1)} - {0})
 
 
 def _batches(

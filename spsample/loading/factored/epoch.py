@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
+from spsample.backends.tensors import on_this_stream
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
 from spsample.common.packing import pack, unframed
@@ -194,10 +195,14 @@ class FactoredEpoch:
     # -------------------------------------------------------------------------------------- threads of this rank
 
     def _thread(self, run: Callable[[], None], name: str, threads: int) -> threading.Thread:
+        """One that works on the stream of a GPU that is torch's current one here, as that of a `Prefetcher` does."""
+        on_stream = on_this_stream()
+
         def body() -> None:
             try:
                 set_num_threads(threads)
-                run()
+                with on_stream:
+                    run()
             except BaseException as error:  # whatever it is, all ranks have to know
                 self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
 

@@ -66,7 +66,7 @@ class StagedTransfer:
 
     def send(self, nbytes: int, write: Write) -> Landed:
         """Write to memory of their own, and move that."""
-        staged = torch.empty(nbytes, dtype=torch.uint8)
+        staged = torch.empty(nbytes, dtype=torch.uint8, device="cpu")  # whatever torch's default device
         write(staged.numpy())
         return Landed(staged.to(self._device))
 
@@ -90,7 +90,7 @@ class CudaCalls:
         """Page-locked memory of the host, which a GPU reads while the host goes on."""
         try:
             with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
-                return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+                return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
         except RuntimeError as error:
             raise MemoryError(f"{nbytes} bytes of page-locked memory: {error}") from error
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
-from spsample.common.checks import require_int, require_number
+from spsample.common.checks import require_int, require_number, require_type, short
 from spsample.errors import InputError
 from spsample.planning.cluster.exchanges import Exchange, Scope
 from spsample.planning.cluster.grid_shape import GridShape
@@ -152,6 +153,7 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     >>> network_named("ethernet", bandwidth="100Gbit/s").between
     Link(alpha=3e-05, beta=12500000000.0)
     """
+    require_type("network", name, str, "a name")
     if name not in NETWORKS:
         raise InputError(argument="network", given=repr(name), expected="one of " + ", ".join(NETWORKS))
     duplex = require_number("duplex", duplex, lambda share: 0 < share <= 1, "a share above 0 and up to 1")
@@ -189,10 +191,12 @@ def parse_bandwidth(argument: str, text: str) -> float:
 
 
 def _parse(argument: str, text: str, units: dict[str, float], expected: str) -> float:
+    require_type(argument, text, str, expected)
     match = re.fullmatch(_NUMBER, text)
-    if match is None or match[2] not in units or float(match[1]) == 0:
-        raise InputError(argument=argument, given=repr(text), expected=expected)
-    return float(match[1]) * units[match[2]]
+    amount = 0.0 if match is None else float(match[1]) * units.get(match[2], 0.0)
+    if amount == 0 or math.isinf(amount):
+        raise InputError(argument=argument, given=short(text), expected=expected)
+    return amount
 
 
 def require_ranks_per_node(network: Network, given: int | None) -> int:

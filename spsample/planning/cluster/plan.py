@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
-from spsample.common.checks import require_choice, require_int
+from spsample.common.checks import require_choice, require_int, require_number, require_type
 from spsample.common.units import format_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.grid import divisors
@@ -42,6 +42,11 @@ class Cluster:
         Threads of a rank.
     cores : float, optional
         Cores of a rank, a fraction where ranks share them; None: as many as threads.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If one of them is out of range.
     """
 
     ranks: int
@@ -50,6 +55,13 @@ class Cluster:
     ranks_per_node: int
     threads: int = 8
     cores: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads"):
+            require_int(name, getattr(self, name), minimum=1)
+        require_type("network", self.network, Network, "a Network, as network_named makes")
+        if self.cores is not None:
+            require_number("cores", self.cores, lambda cores: cores > 0, "a number above 0")
 
 
 @dataclass(frozen=True)
@@ -214,7 +226,6 @@ def plan_cluster(
     """
     job = Job() if job is None else job
     require_algorithm(job.algorithm)
-    require_int("ranks", cluster.ranks, minimum=1)
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
     fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MOST_CELLS]
