@@ -13,9 +13,9 @@
 namespace spsample {
 namespace {
 
-constexpr int64_t kPieces = 16;      // of the rows of a sum of outer products, each with sums of its own
+constexpr int64_t kPieces = 16;         // at most, of the rows of a sum of outer products, each with sums of its own
 constexpr int64_t kColumnsAtOnce = 16;  // of g, between two requests to memory
-constexpr int64_t kRowsAtOnce = 128;  // of a product's result
+constexpr int64_t kRowsAtOnce = 128;    // of a product's result
 
 struct Functions {
     AddTile add_tile;
@@ -34,27 +34,25 @@ void add_tile(const TileLists& lists, const Tile& tile, float* sums, int64_t str
     }
 }
 
-int64_t find_numbers(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
+int64_t find_numbers(const float* numbers, int64_t count, uint32_t* places, float* values) {
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) {
-        const float number = row.numbers[i];
         places[found] = static_cast<uint32_t>(i);
-        values[found] = row.where ? number * row.scale : number;
-        found += row.where ? !(row.where[i] <= 0) : number != 0;
+        values[found] = numbers[i];
+        found += numbers[i] != 0;
     }
     return found;
 }
 
-void list_columns(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+void list_columns(const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
     std::fill_n(counts, width, 0u);
     for (int64_t r = 0; r < rows; ++r) {
-        const SparseRow row = first.from(r * width);
         for (int64_t column = 0; column < width; ++column) {
-            const float number = row.where ? row.numbers[column] * row.scale : row.numbers[column];
+            const float number = numbers[r * width + column];
             const int64_t to = kListRoom * column + counts[column];
             places[to] = static_cast<uint32_t>(r);
             values[to] = number;
-            counts[column] += row.where ? !(row.where[column] <= 0) : number != 0;
+            counts[column] += number != 0;
         }
     }
 }
@@ -72,7 +70,7 @@ struct Panels {
     explicit Panels(int64_t dim)
         : padded((dim + kTileLanes - 1) / kTileLanes * kTileLanes),
           count((padded + kTileWidth - 1) / kTileWidth),
-          widest(count ? (padded / kTileLanes + count - 1) / count * kTileLanes : 0) {}
+          widest((padded / kTileLanes + count - 1) / count * kTileLanes) {}
 
     int64_t begin(int64_t panel) const { return std::min(panel * widest, padded); }
     int64_t width(int64_t panel) const { return begin(panel + 1) - begin(panel); }
@@ -109,41 +107,28 @@ struct Lists {
     Buffer<uint32_t> counts;
 };
 
-// Rows of `dim` numbers in C order, followed in each row by a 1 where `ones`.
-struct Rows {
+// A matrix in C order.
+struct Matrix {
     const float* numbers;
-    int64_t count, dim;
-    bool ones;
+    int64_t rows, width;
 
-    int64_t width() const { return dim + ones; }
+    const float* row(int64_t number) const { return numbers + number * width; }
+};
 
-    // Columns [begin, begin + width) of the rows from `first` on, 0 where there are none.
-    void pack(int64_t first, int64_t begin, int64_t width, float* tile) const {
-        for (int64_t r = 0; r < std::min(kTileRows, count - first); ++r) {
-            float* const to = tile + r * width;
-            const float* const row = numbers + (first + r) * dim;
-            const int64_t there = std::clamp<int64_t>(dim - begin, 0, width);
-            std::copy_n(row + begin, there, to);
-            std::fill_n(to + there, width - there, 0.0f);
-            if (ones && begin <= dim && dim < begin + width) to[dim - begin] = 1.0f;
-        }
+// Columns [begin, begin + width) of the kTileRows rows from `first` on, 0 where there are none.
+void pack(const Matrix& x, int64_t first, int64_t begin, int64_t width, float* tile) {
+    const int64_t there = std::min(x.width - begin, width);
+    for (int64_t r = 0; r < std::min(kTileRows, x.rows - first); ++r) {
+        float* const to = tile + r * width;
+        std::copy_n(x.row(first + r) + begin, there, to);
+        std::fill_n(to + there, width - there, 0.0f);
     }
-};
+}
 
-// M in C order.
-struct SparseRows {
-    SparseRow first;
-    int64_t count, width;
-
-    SparseRow row(int64_t number) const { return first.from(number * width); }
-};
-
-// Checks the arguments that M is given by.
-SparseRows sparse_rows(const In<float>& g, const std::optional<In<float>>& where, float scale, int64_t width) {
-    const int64_t count = static_cast<int64_t>(g.size()) / width;
-    require(count * width == static_cast<int64_t>(g.size()), "g", "needs whole rows");
-    require(!where || where->size() == g.size(), "where", "needs one element per number");
-    return {{g.data(), where ? where->data() : nullptr, scale}, count, width};
+// Asks memory for part `part` of `parts` of some rows, while others are worked on.
+void fetch_part(const Matrix& x, int64_t first, int64_t count, int64_t part, int64_t parts) {
+    const int64_t numbers = count * x.width;
+    for (int64_t i = numbers * part / parts; i < numbers * (part + 1) / parts; i += kTileLanes) SPSAMPLE_PREFETCH_NEAR(x.row(first) + i);
 }
 
 // Scratch of a thread that sums up outer products.
@@ -154,114 +139,72 @@ struct OuterScratch {
     Lines tile;
 };
 
-// Asks memory for rows of C arrays bit by bit, while others are worked on.
-class Ahead {
+// g^T x, one piece of the rows after the other, and the pieces' sums added up in their order.
+class OuterSums {
 public:
-    Ahead(int64_t count, int64_t parts) : count_(std::max<int64_t>(count, 0)), parts_(parts) {}
+    OuterSums(const Matrix& g, const Matrix& x, float* out) : g_(g), x_(x), out_(out), panels_(x.width) {}
 
-    // Part `part` of the rows of `width` numbers from `first` on.
-    void fetch(const float* first, int64_t width, int64_t part) const {
-        constexpr int64_t kNumbers = kTileLanes;  // of a cache line
-        const int64_t numbers = count_ * width;
-        for (int64_t i = numbers * part / parts_; i < numbers * (part + 1) / parts_; i += kNumbers) SPSAMPLE_PREFETCH_NEAR(first + i);
+    void run() const {
+        const int64_t size = checked_product(g_.width, panels_.padded);
+        const int64_t most = std::clamp<int64_t>(g_.rows * (g_.width + x_.width) / size, 1, kPieces);  // no more room than for g and x
+        const int64_t per_piece = (g_.rows / kTileRows / most + 1) * kTileRows, pieces = (g_.rows + per_piece - 1) / per_piece;
+        Lines room(checked_product(pieces, size));
+        float* const sums = room.data();
+        parallel_chunks(
+            pieces, 1, [&] { return OuterScratch(g_.width, panels_); },
+            [&](OuterScratch& scratch, int64_t piece, int64_t) {
+                const int64_t begin = piece * per_piece;
+                sum_piece(begin, std::min(begin + per_piece, g_.rows), scratch, sums + piece * size);
+            });
+        parallel_chunks(g_.width, 16, [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) add_pieces(sums, pieces, row);
+        });
     }
 
 private:
-    const int64_t count_, parts_;
-};
-
-// sums = g^T x of the rows [begin, end), one panel after the other, each with a row for each column of g.
-void sum_piece(
-    const Functions& functions, const SparseRows& g, const Rows& x, const Panels& panels, int64_t begin, int64_t end, OuterScratch& scratch,
-    float* sums) {
-    std::fill_n(sums, g.width * panels.padded, 0.0f);
-    for (int64_t first = begin; first < end; first += kTileRows) {
+    // The sums of the rows [begin, end), one panel after the other, each with a row for each column of g.
+    void sum_piece(int64_t begin, int64_t end, OuterScratch& scratch, float* sums) const {
         Lists& lists = scratch.lists;
-        const int64_t rows = std::min(kTileRows, end - first);
-        functions.list_columns(g.row(first), rows, g.width, lists.rows.data(), lists.values.data(), lists.counts.data());
-        const int64_t next = first + kTileRows, groups = (g.width + kColumnsAtOnce - 1) / kColumnsAtOnce;
-        const Ahead ahead(std::min(kTileRows, end - next), panels.count * groups);
-        for (int64_t panel = 0; panel < panels.count; ++panel) {
-            const int64_t column = panels.begin(panel), width = panels.width(panel);
-            x.pack(first, column, width, scratch.tile.data());
-            for (int64_t group = 0; group < groups; ++group) {
-                const int64_t list = group * kColumnsAtOnce, part = panel * groups + group;
-                ahead.fetch(g.first.numbers + next * g.width, g.width, part);
-                if (g.first.where) ahead.fetch(g.first.where + next * g.width, g.width, part);
-                ahead.fetch(x.numbers + next * x.dim, x.dim, part);
-                const TileLists some = lists.from(list, std::min(kColumnsAtOnce, g.width - list));
-                functions.add_tile(some, {scratch.tile.data(), width}, sums + g.width * column + list * width, width);
-            }
+        std::fill_n(sums, g_.width * panels_.padded, 0.0f);
+        for (int64_t first = begin; first < end; first += kTileRows) {
+            const int64_t rows = std::min(kTileRows, end - first), next = std::min(kTileRows, end - first - rows);
+            functions_.list_columns(g_.row(first), rows, g_.width, lists.rows.data(), lists.values.data(), lists.counts.data());
+            for (int64_t panel = 0; panel < panels_.count; ++panel) add_panel(panel, first, next, scratch, sums);
         }
     }
-}
 
-// Where the sums of the pieces lie, and where their total goes.
-struct Total {
-    const float* sums;
-    int64_t pieces, size, rows;
-    float *out, *column_sums;
+    // Adds the products of the rows from `first` on, and asks for the `next` ones behind them.
+    void add_panel(int64_t panel, int64_t first, int64_t next, OuterScratch& scratch, float* sums) const {
+        const int64_t column = panels_.begin(panel), width = panels_.width(panel);
+        const int64_t groups = (g_.width + kColumnsAtOnce - 1) / kColumnsAtOnce, parts = panels_.count * groups;
+        pack(x_, first, column, width, scratch.tile.data());
+        for (int64_t group = 0; group < groups; ++group) {
+            const int64_t part = panel * groups + group, list = group * kColumnsAtOnce;
+            fetch_part(g_, first + kTileRows, next, part, parts);
+            fetch_part(x_, first + kTileRows, next, part, parts);
+            const TileLists lists = scratch.lists.from(list, std::min(kColumnsAtOnce, g_.width - list));
+            functions_.add_tile(lists, {scratch.tile.data(), width}, sums + g_.width * column + list * width, width);
+        }
+    }
 
-    // One row of the total, `dim` numbers and, where that is wanted, one of `column_sums`.
-    void add_pieces(const Panels& panels, int64_t dim, int64_t row) const {
-        float* const total = out + row * dim;
-        std::fill_n(total, dim, 0.0f);
-        float ones = 0.0f;
+    // One row of the total.
+    void add_pieces(const float* sums, int64_t pieces, int64_t row) const {
+        float* const total = out_ + row * x_.width;
+        std::fill_n(total, x_.width, 0.0f);
         for (int64_t piece = 0; piece < pieces; ++piece) {
-            for (int64_t panel = 0; panel < panels.count; ++panel) {
-                const int64_t begin = panels.begin(panel), width = panels.width(panel), there = std::clamp<int64_t>(dim - begin, 0, width);
-                const float* const part = sums + piece * size + rows * begin + row * width;
+            for (int64_t panel = 0; panel < panels_.count; ++panel) {
+                const int64_t begin = panels_.begin(panel), width = panels_.width(panel), there = std::min(width, x_.width - begin);
+                const float* const part = sums + g_.width * (piece * panels_.padded + begin) + row * width;
                 for (int64_t j = 0; j < there; ++j) total[begin + j] += part[j];
-                if (there < width) ones += part[there];
             }
         }
-        if (column_sums) column_sums[row] = ones;
     }
+
+    const Matrix g_, x_;
+    float* const out_;
+    const Panels panels_;
+    const Functions functions_ = chosen();
 };
-
-void sum_outer_products(
-    const In<float>& g, const std::optional<In<float>>& where, float scale, const In<float>& x, std::pair<int64_t, int64_t> shape,
-    const InOut<float>& out, const std::optional<InOut<float>>& column_sums) {
-    const auto [width, dim] = shape;
-    require(width >= 1 && dim >= 1 && checked_product(width, dim) == static_cast<int64_t>(out.size()), "shape", "must be that of `out`");
-    const SparseRows of_g = sparse_rows(g, where, scale, width);
-    const int64_t rows = of_g.count;
-    require(checked_product(rows, dim) == static_cast<int64_t>(x.size()), "x", "needs a row per row of g, as wide as `out`");
-    require(!column_sums || static_cast<int64_t>(column_sums->size()) == width, "column_sums", "needs one element per column of g");
-    const Rows of_x{x.data(), rows, dim, column_sums.has_value()};
-    float *const to = out.data(), *const sums_of_g = column_sums ? column_sums->data() : nullptr;
-    const nb::gil_scoped_release release;
-    const ThreadsFor threads(checked_product(rows, checked_product(width, dim) / kTileLanes + 1));
-    const Panels panels(of_x.width());
-    const int64_t size = checked_product(width, panels.padded);
-    const int64_t per_piece = (rows / kTileRows / kPieces + 1) * kTileRows, pieces = (rows + per_piece - 1) / per_piece;
-    Lines sums(checked_product(pieces, size));
-    float* const first_sums = sums.data();
-    const Functions functions = chosen();
-    parallel_chunks(
-        pieces, 1, [&] { return OuterScratch(width, panels); },
-        [&](OuterScratch& scratch, int64_t piece, int64_t) {
-            const int64_t begin = piece * per_piece, end = std::min(begin + per_piece, rows);
-            sum_piece(functions, of_g, of_x, panels, begin, end, scratch, first_sums + piece * size);
-        });
-    const Total total{first_sums, pieces, size, width, to, sums_of_g};
-    parallel_chunks(width, 16, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) total.add_pieces(panels, dim, row);
-    });
-}
-
-// w (width, dim) as tiles: all panels of the first kTileRows rows, then those of the next.
-Lines packed_rows(const Rows& w, const Panels& panels) {
-    const int64_t blocks = (w.count + kTileRows - 1) / kTileRows;
-    Lines packed(checked_product(blocks, kTileRows * panels.padded));
-    for (int64_t block = 0; block < blocks; ++block) {
-        float* const tiles = packed.data() + block * kTileRows * panels.padded;
-        for (int64_t panel = 0; panel < panels.count; ++panel) {
-            w.pack(block * kTileRows, panels.begin(panel), panels.width(panel), tiles + kTileRows * panels.begin(panel));
-        }
-    }
-    return packed;
-}
 
 // Scratch of a thread that multiplies rows.
 struct RowScratch {
@@ -271,65 +214,101 @@ struct RowScratch {
     Lines sums;
 };
 
-// out = g w of the rows [begin, end), kRowsAtOnce at most.
-void multiply_rows(
-    const Functions& functions, const SparseRows& g, const float* packed, const Panels& panels, int64_t dim, int64_t begin, int64_t end,
-    RowScratch& scratch, float* out) {
-    const int64_t rows = end - begin, blocks = (g.width + kTileRows - 1) / kTileRows;
-    Lists& lists = scratch.lists;
-    for (int64_t r = 0; r < rows; ++r) {
-        const SparseRow row = g.row(begin + r);
-        for (int64_t block = 0; block < blocks; ++block) {
-            const int64_t column = block * kTileRows, list = block * kRowsAtOnce + r;
-            lists.counts[list] = static_cast<uint32_t>(functions.find(
-                row.from(column), std::min(kTileRows, g.width - column), lists.rows.data() + kListRoom * list,
-                lists.values.data() + kListRoom * list));
+// g w. w is packed as tiles: all panels of the first kTileRows rows, then those of the next.
+class RowProducts {
+public:
+    RowProducts(const Matrix& g, const Matrix& w, float* out)
+        : g_(g), out_(out), dim_(w.width), panels_(w.width), blocks_((w.rows + kTileRows - 1) / kTileRows),
+          room_(checked_product(blocks_, kTileRows * panels_.padded)), packed_(room_.data()) {
+        for (int64_t block = 0; block < blocks_; ++block) {
+            for (int64_t panel = 0; panel < panels_.count; ++panel) {
+                pack(w, block * kTileRows, panels_.begin(panel), panels_.width(panel), tile(block, panel));
+            }
         }
     }
-    for (int64_t panel = 0; panel < panels.count; ++panel) {
-        const int64_t column = panels.begin(panel), width = panels.width(panel), there = std::min(width, dim - column);
-        std::fill_n(scratch.sums.data(), rows * width, 0.0f);
-        for (int64_t block = 0; block < blocks; ++block) {
-            const float* const tile = packed + block * kTileRows * panels.padded + kTileRows * column;
-            functions.add_tile(lists.from(block * kRowsAtOnce, rows), {tile, width}, scratch.sums.data(), width);
-        }
-        for (int64_t r = 0; r < rows; ++r) std::copy_n(scratch.sums.data() + r * width, there, out + (begin + r) * dim + column);
+
+    void run() const {
+        parallel_chunks(
+            g_.rows, kRowsAtOnce, [&] { return RowScratch(blocks_, panels_); },
+            [&](RowScratch& scratch, int64_t begin, int64_t end) {
+                list(begin, end, scratch.lists);
+                for (int64_t panel = 0; panel < panels_.count; ++panel) multiply(begin, end, panel, scratch);
+            });
     }
+
+private:
+    float* tile(int64_t block, int64_t panel) const { return packed_ + kTileRows * (block * panels_.padded + panels_.begin(panel)); }
+
+    // Lists of the rows [begin, end), kRowsAtOnce at most: one list for each row and kTileRows columns.
+    void list(int64_t begin, int64_t end, Lists& lists) const {
+        for (int64_t row = begin; row < end; ++row) {
+            for (int64_t block = 0; block < blocks_; ++block) {
+                const int64_t column = block * kTileRows, to = block * kRowsAtOnce + row - begin;
+                lists.counts[to] = static_cast<uint32_t>(functions_.find(
+                    g_.row(row) + column, std::min(kTileRows, g_.width - column), lists.rows.data() + kListRoom * to,
+                    lists.values.data() + kListRoom * to));
+            }
+        }
+    }
+
+    void multiply(int64_t begin, int64_t end, int64_t panel, RowScratch& scratch) const {
+        const int64_t column = panels_.begin(panel), width = panels_.width(panel), there = std::min(width, dim_ - column);
+        float* const sums = scratch.sums.data();
+        std::fill_n(sums, (end - begin) * width, 0.0f);
+        for (int64_t block = 0; block < blocks_; ++block) {
+            functions_.add_tile(scratch.lists.from(block * kRowsAtOnce, end - begin), {tile(block, panel), width}, sums, width);
+        }
+        for (int64_t row = begin; row < end; ++row) std::copy_n(sums + (row - begin) * width, there, out_ + row * dim_ + column);
+    }
+
+    const Matrix g_;
+    float* const out_;
+    const int64_t dim_;
+    const Panels panels_;
+    const int64_t blocks_;
+    Lines room_;
+    float* const packed_;
+    const Functions functions_ = chosen();
+};
+
+// g, whose rows are as long as `shape` says; `message` where that is not the shape of `size` numbers.
+Matrix gradient(const In<float>& g, std::pair<int64_t, int64_t> shape, size_t size, const char* message) {
+    const auto [width, dim] = shape;
+    require(width >= 1 && dim >= 1 && checked_product(width, dim) == static_cast<int64_t>(size), "shape", message);
+    const int64_t rows = static_cast<int64_t>(g.size()) / width;
+    require(rows * width == static_cast<int64_t>(g.size()), "g", "needs whole rows");
+    return {g.data(), rows, width};
 }
 
-void multiply_sparse(
-    const In<float>& g, const std::optional<In<float>>& where, float scale, const In<float>& w, std::pair<int64_t, int64_t> shape,
-    const InOut<float>& out) {
-    const auto [width, dim] = shape;
-    require(width >= 1 && dim >= 1 && checked_product(width, dim) == static_cast<int64_t>(w.size()), "shape", "must be that of `w`");
-    const SparseRows of_g = sparse_rows(g, where, scale, width);
-    const int64_t rows = of_g.count;
-    require(checked_product(rows, dim) == static_cast<int64_t>(out.size()), "out", "needs a row per row of g, as wide as `w`");
-    const Panels panels(dim);
-    const int64_t blocks = (width + kTileRows - 1) / kTileRows;
-    float* const to = out.data();
-    const Rows of_w{w.data(), width, dim, false};
+int64_t work(const Matrix& g, int64_t dim) { return checked_product(g.rows, checked_product(g.width, dim) / kTileLanes + 1); }
+
+void sum_outer_products(const In<float>& g, const In<float>& x, std::pair<int64_t, int64_t> shape, const InOut<float>& out) {
+    const Matrix of_g = gradient(g, shape, out.size(), "must be that of `out`");
+    const Matrix of_x{x.data(), of_g.rows, shape.second};
+    require(checked_product(of_x.rows, of_x.width) == static_cast<int64_t>(x.size()), "x", "needs a row per row of g, as wide as `out`");
+    const OuterSums sums(of_g, of_x, out.data());
     const nb::gil_scoped_release release;
-    const ThreadsFor threads(checked_product(rows, checked_product(width, dim) / kTileLanes + 1));
-    Lines packed_w = packed_rows(of_w, panels);
-    const float* const packed = packed_w.data();
-    const Functions functions = chosen();
-    parallel_chunks(
-        rows, kRowsAtOnce, [&] { return RowScratch(blocks, panels); },
-        [&](RowScratch& scratch, int64_t begin, int64_t end) {
-            multiply_rows(functions, of_g, packed, panels, dim, begin, end, scratch, to);
-        });
+    const ThreadsFor threads(work(of_g, of_x.width));
+    sums.run();
+}
+
+void multiply_sparse(const In<float>& g, const In<float>& w, std::pair<int64_t, int64_t> shape, const InOut<float>& out) {
+    const Matrix of_g = gradient(g, shape, w.size(), "must be that of `w`");
+    const Matrix of_w{w.data(), of_g.width, shape.second};
+    require(checked_product(of_g.rows, of_w.width) == static_cast<int64_t>(out.size()), "out", "needs a row per row of g, as wide as `w`");
+    float* const to = out.data();
+    const nb::gil_scoped_release release;
+    const ThreadsFor threads(work(of_g, of_w.width));
+    RowProducts(of_g, of_w, to).run();
 }
 
 }  // namespace
 
 void bind_sparse_products(nb::module_& m) {
-    m.def("sum_outer_products", &sum_outer_products, nb::arg("g").noconvert(), nb::arg("where").noconvert().none(), nb::arg("scale"),
-          nb::arg("x").noconvert(), nb::arg("shape"), nb::arg("out"), nb::arg("column_sums").none(),
-          "out = M^T x (flat, of `shape`), and the sums of M's columns. M is g, numbers that are 0 left out; or, where `where` is given, "
-          "g * scale where that is above 0 or NaN, else 0.");
-    m.def("multiply_sparse", &multiply_sparse, nb::arg("g").noconvert(), nb::arg("where").noconvert().none(), nb::arg("scale"),
-          nb::arg("w").noconvert(), nb::arg("shape"), nb::arg("out"), "out = M w of w (flat, of `shape`), M as in sum_outer_products.");
+    m.def("sum_outer_products", &sum_outer_products, nb::arg("g").noconvert(), nb::arg("x").noconvert(), nb::arg("shape"), nb::arg("out"),
+          "out = g^T x (flat, of `shape`); zeros of g are left out.");
+    m.def("multiply_sparse", &multiply_sparse, nb::arg("g").noconvert(), nb::arg("w").noconvert(), nb::arg("shape"), nb::arg("out"),
+          "out = g w of w (flat, of `shape`); zeros of g are left out.");
 }
 
 }  // namespace spsample

@@ -1,7 +1,7 @@
-// Products with a dense matrix M most of whose numbers are 0, such as a gradient behind ReLU and dropout, and the choice of instruction set at
+// Products with a dense matrix most of whose numbers are 0, such as a gradient behind ReLU and dropout, and the choice of instruction set at
 // run time (as in simd.h). Equal bits on all of them: each number is added up in one order, products are rounded before they are added.
 //
-// What is multiplied by M is packed: tiles of kTileRows rows and at most kTileWidth numbers of each, which fit the first cache.
+// What is multiplied by it is packed: tiles of kTileRows rows and at most kTileWidth numbers of each, which fit the first cache.
 #pragma once
 
 #include <cstdint>
@@ -30,27 +30,18 @@ struct Tile {
 // sums[i stride .. + width) += the sum of values times the rows of the tile, for each list i.
 using AddTile = void (*)(const TileLists& lists, const Tile& tile, float* sums, int64_t stride);
 
-// A row of M: the numbers that are not 0; or, where `where` is given, scale times those at whose place it is above 0 or NaN.
-struct SparseRow {
-    const float* numbers;
-    const float* where;  // or null
-    float scale;
-
-    SparseRow from(int64_t place) const { return {numbers + place, where ? where + place : nullptr, scale}; }
-};
-
-// Writes what there is of `count` numbers, and at which places. `places` and `values` have room for kTileLanes elements more. Returns how many.
-using FindNumbers = int64_t (*)(const SparseRow& row, int64_t count, uint32_t* places, float* values);
+// Writes which of `count` numbers are not 0, and at which places. `places` and `values` have room for kTileLanes elements more. Returns how many.
+using FindNumbers = int64_t (*)(const float* numbers, int64_t count, uint32_t* places, float* values);
 
 // The same of kTileRows rows of `width` numbers at most, in lists by column: list i has counts[i] numbers of column i, from kListRoom i on.
-using ListColumns = void (*)(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
+using ListColumns = void (*)(const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
 
 void add_tile_avx2(const TileLists& lists, const Tile& tile, float* sums, int64_t stride);
 void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int64_t stride);
-int64_t find_numbers_avx2(const SparseRow& row, int64_t count, uint32_t* places, float* values);
-int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values);
+int64_t find_numbers_avx2(const float* numbers, int64_t count, uint32_t* places, float* values);
+int64_t find_numbers_avx512(const float* numbers, int64_t count, uint32_t* places, float* values);
 
-void list_columns_avx2(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
-void list_columns_avx512(const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
+void list_columns_avx2(const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
+void list_columns_avx512(const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts);
 
 }  // namespace spsample

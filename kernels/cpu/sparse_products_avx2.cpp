@@ -49,20 +49,19 @@ SPSAMPLE_AVX2_INLINE int64_t add_some(
 
 // For each set of eight lanes the lanes that it has, one after the other.
 struct Packings {
-    alignas(32) uint32_t lanes[256][kLane];
+    alignas(32) uint32_t lanes[256][kLane]{};
 
-    Packings() {
+    constexpr Packings() {
         for (uint32_t set = 0; set < 256; ++set) {
             uint32_t found = 0;
             for (uint32_t lane = 0; lane < kLane; ++lane) {
                 if (set >> lane & 1) lanes[set][found++] = lane;
             }
-            for (; found < kLane; ++found) lanes[set][found] = 0;
         }
     }
 };
 
-const Packings kPackings;
+constexpr Packings kPackings;
 
 // The lanes of `numbers` that are loaded: all where there are so many, else the first `count`.
 SPSAMPLE_AVX2_INLINE __m256 load_some(const float* numbers, int64_t count) {
@@ -71,35 +70,14 @@ SPSAMPLE_AVX2_INLINE __m256 load_some(const float* numbers, int64_t count) {
     return _mm256_maskload_ps(numbers, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes));
 }
 
-// Writes the lanes of `kept` and their numbers; `place` of lane 0. Room for all lanes.
-SPSAMPLE_AVX2_INLINE int64_t pack(__m256 x, unsigned kept, int64_t place, uint32_t* places, float* values) {
+// Writes the lanes of x that are not 0, `place` of lane 0, and their numbers. Room for all lanes.
+SPSAMPLE_AVX2_INLINE int64_t pack(__m256 x, int64_t place, uint32_t* places, float* values) {
+    const unsigned kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
     const __m256i lanes = load(kPackings.lanes[kept]);
     const __m256i all = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(place)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(places), all);
     _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(x, lanes));
     return _mm_popcnt_u32(kept);
-}
-
-SPSAMPLE_AVX2_INLINE unsigned other_than_zero(__m256 x) {
-    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
-}
-
-template <bool Masked>
-SPSAMPLE_AVX2_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
-    const __m256 zero = _mm256_setzero_ps(), scale = _mm256_set1_ps(row.scale);
-    int64_t found = 0;
-    for (int64_t i = 0; i < count; i += kLane) {
-        __m256 x = load_some(row.numbers + i, count - i);
-        unsigned kept;
-        if constexpr (Masked) {
-            kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(load_some(row.where + i, count - i), zero, _CMP_NLE_UQ)));
-            x = _mm256_mul_ps(x, scale);
-        } else {
-            kept = other_than_zero(x);
-        }
-        found += pack(x, kept, i, places + found, values + found);
-    }
-    return found;
 }
 
 // Row r of `rows` is column r of what it was.
@@ -124,17 +102,20 @@ SPSAMPLE_AVX2_INLINE void transpose(__m256 (&rows)[kLane]) {
     }
 }
 
-template <bool Masked>
-SPSAMPLE_AVX2_INLINE __m256 load_row(const SparseRow& row, int64_t columns) {
-    const __m256 x = load_some(row.numbers, columns);
-    if constexpr (!Masked) return x;
-    const __m256 kept = _mm256_cmp_ps(load_some(row.where, columns), _mm256_setzero_ps(), _CMP_NLE_UQ);
-    return _mm256_and_ps(kept, _mm256_mul_ps(x, _mm256_set1_ps(row.scale)));
+}  // namespace
+
+SPSAMPLE_AVX2 void add_tile_avx2(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
+    for (int64_t column = 0; column < tile.width;) column += add_some(lists, tile.numbers + column, tile.width, tile.width - column, sums + column, stride);
 }
 
-template <bool Masked>
-SPSAMPLE_AVX2_INLINE void list_columns(
-    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+SPSAMPLE_AVX2 int64_t find_numbers_avx2(const float* numbers, int64_t count, uint32_t* places, float* values) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i += kLane) found += pack(load_some(numbers + i, count - i), i, places + found, values + found);
+    return found;
+}
+
+SPSAMPLE_AVX2 void list_columns_avx2(
+    const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
     for (int64_t column = 0; column < width; column += kLane) {
         const int64_t columns = width - column < kLane ? width - column : kLane;
         int64_t found[kLane] = {};
@@ -142,34 +123,18 @@ SPSAMPLE_AVX2_INLINE void list_columns(
             __m256 block[kLane];
 #pragma GCC unroll 8
             for (int64_t r = 0; r < kLane; ++r) {
-                block[r] = begin + r < rows ? load_row<Masked>(first.from((begin + r) * width + column), columns) : _mm256_setzero_ps();
+                block[r] = begin + r < rows ? load_some(numbers + (begin + r) * width + column, columns) : _mm256_setzero_ps();
             }
             transpose(block);
 #pragma GCC unroll 8
             for (int64_t c = 0; c < kLane; ++c) {
                 if (c >= columns) break;
                 const int64_t to = kListRoom * (column + c) + found[c];
-                found[c] += pack(block[c], other_than_zero(block[c]), begin, places + to, values + to);
+                found[c] += pack(block[c], begin, places + to, values + to);
             }
         }
         for (int64_t c = 0; c < columns; ++c) counts[column + c] = static_cast<uint32_t>(found[c]);
     }
-}
-
-}  // namespace
-
-SPSAMPLE_AVX2 void add_tile_avx2(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
-    for (int64_t column = 0; column < tile.width;) column += add_some(lists, tile.numbers + column, tile.width, tile.width - column, sums + column, stride);
-}
-
-SPSAMPLE_AVX2 int64_t find_numbers_avx2(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
-    return row.where ? find<true>(row, count, places, values) : find<false>(row, count, places, values);
-}
-
-SPSAMPLE_AVX2 void list_columns_avx2(
-    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
-    return first.where ? list_columns<true>(first, rows, width, places, values, counts)
-                       : list_columns<false>(first, rows, width, places, values, counts);
 }
 
 }  // namespace spsample

@@ -32,27 +32,18 @@ SPSAMPLE_AVX512_INLINE void add_lists(const TileLists& lists, const float* tile,
     }
 }
 
-template <bool Masked>
-SPSAMPLE_AVX512_INLINE int64_t find(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
-    const __m512 zero = _mm512_setzero_ps(), scale = _mm512_set1_ps(row.scale);
-    __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    int64_t found = 0;
-    for (int64_t i = 0; i < count; i += kLane) {
-        const __mmask16 there = count - i < kLane ? static_cast<__mmask16>((1u << (count - i)) - 1) : static_cast<__mmask16>(0xFFFF);
-        __m512 x = _mm512_maskz_loadu_ps(there, row.numbers + i);
-        __mmask16 kept;
-        if constexpr (Masked) {
-            kept = _mm512_mask_cmp_ps_mask(there, _mm512_maskz_loadu_ps(there, row.where + i), zero, _CMP_NLE_UQ);
-            x = _mm512_mul_ps(x, scale);
-        } else {
-            kept = _mm512_mask_cmp_ps_mask(there, x, zero, _CMP_NEQ_UQ);
-        }
-        _mm512_storeu_si512(places + found, _mm512_maskz_compress_epi32(kept, place));
-        _mm512_storeu_ps(values + found, _mm512_maskz_compress_ps(kept, x));
-        found += _mm_popcnt_u32(kept);
-        place = _mm512_add_epi32(place, _mm512_set1_epi32(static_cast<int>(kLane)));
-    }
-    return found;
+// The first `count` lanes, all where there are so many.
+SPSAMPLE_AVX512_INLINE __mmask16 first_lanes(int64_t count) {
+    return count < kLane ? static_cast<__mmask16>((1u << count) - 1) : static_cast<__mmask16>(0xFFFF);
+}
+
+// Writes the lanes of x that are not 0, `place` of lane 0, and their numbers. Room for all lanes.
+SPSAMPLE_AVX512_INLINE uint32_t pack(__m512 x, int64_t place, uint32_t* places, float* values) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __mmask16 kept = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    _mm512_storeu_si512(places, _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(place)))));
+    _mm512_storeu_ps(values, _mm512_maskz_compress_ps(kept, x));
+    return static_cast<uint32_t>(_mm_popcnt_u32(kept));
 }
 
 // Row r of `rows` is column r of what it was.
@@ -84,44 +75,6 @@ SPSAMPLE_AVX512_INLINE void transpose(__m512 (&rows)[kLane]) {
     }
 }
 
-template <bool Masked>
-SPSAMPLE_AVX512_INLINE __m512 load_row(const SparseRow& row, __mmask16 there) {
-    const __m512 x = _mm512_maskz_loadu_ps(there, row.numbers);
-    if constexpr (!Masked) return x;
-    const __mmask16 kept = _mm512_mask_cmp_ps_mask(there, _mm512_maskz_loadu_ps(there, row.where), _mm512_setzero_ps(), _CMP_NLE_UQ);
-    return _mm512_maskz_mul_ps(kept, x, _mm512_set1_ps(row.scale));
-}
-
-template <bool Masked>
-SPSAMPLE_AVX512_INLINE void list_columns(
-    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
-    const __m512i ascending = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int64_t column = 0; column < width; column += kLane) {
-        const int64_t columns = width - column < kLane ? width - column : kLane;
-        const __mmask16 there = static_cast<__mmask16>((1u << columns) - 1);
-        uint32_t found[kLane] = {};
-        for (int64_t begin = 0; begin < rows; begin += kLane) {
-            __m512 block[kLane];
-#pragma GCC unroll 16
-            for (int64_t r = 0; r < kLane; ++r) {
-                block[r] = begin + r < rows ? load_row<Masked>(first.from((begin + r) * width + column), there) : _mm512_setzero_ps();
-            }
-            transpose(block);
-            const __m512i row = _mm512_add_epi32(ascending, _mm512_set1_epi32(static_cast<int>(begin)));
-#pragma GCC unroll 16
-            for (int64_t c = 0; c < kLane; ++c) {
-                if (c >= columns) break;
-                const __mmask16 kept = _mm512_cmp_ps_mask(block[c], _mm512_setzero_ps(), _CMP_NEQ_UQ);
-                const int64_t to = kListRoom * (column + c) + found[c];
-                _mm512_storeu_si512(places + to, _mm512_maskz_compress_epi32(kept, row));
-                _mm512_storeu_ps(values + to, _mm512_maskz_compress_ps(kept, block[c]));
-                found[c] += static_cast<uint32_t>(_mm_popcnt_u32(kept));
-            }
-        }
-        for (int64_t c = 0; c < columns; ++c) counts[column + c] = found[c];
-    }
-}
-
 }  // namespace
 
 SPSAMPLE_AVX512 void add_tile_avx512(const TileLists& lists, const Tile& tile, float* sums, int64_t stride) {
@@ -137,14 +90,36 @@ SPSAMPLE_AVX512 void add_tile_avx512(const TileLists& lists, const Tile& tile, f
     }
 }
 
-SPSAMPLE_AVX512 int64_t find_numbers_avx512(const SparseRow& row, int64_t count, uint32_t* places, float* values) {
-    return row.where ? find<true>(row, count, places, values) : find<false>(row, count, places, values);
+SPSAMPLE_AVX512 int64_t find_numbers_avx512(const float* numbers, int64_t count, uint32_t* places, float* values) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i += kLane) {
+        found += pack(_mm512_maskz_loadu_ps(first_lanes(count - i), numbers + i), i, places + found, values + found);
+    }
+    return found;
 }
 
 SPSAMPLE_AVX512 void list_columns_avx512(
-    const SparseRow& first, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
-    return first.where ? list_columns<true>(first, rows, width, places, values, counts)
-                       : list_columns<false>(first, rows, width, places, values, counts);
+    const float* numbers, int64_t rows, int64_t width, uint32_t* places, float* values, uint32_t* counts) {
+    for (int64_t column = 0; column < width; column += kLane) {
+        const int64_t columns = width - column < kLane ? width - column : kLane;
+        const __mmask16 there = first_lanes(columns);
+        uint32_t found[kLane] = {};
+        for (int64_t begin = 0; begin < rows; begin += kLane) {
+            __m512 block[kLane];
+#pragma GCC unroll 16
+            for (int64_t r = 0; r < kLane; ++r) {
+                block[r] = begin + r < rows ? _mm512_maskz_loadu_ps(there, numbers + (begin + r) * width + column) : _mm512_setzero_ps();
+            }
+            transpose(block);
+#pragma GCC unroll 16
+            for (int64_t c = 0; c < kLane; ++c) {
+                if (c >= columns) break;
+                const int64_t to = kListRoom * (column + c) + found[c];
+                found[c] += pack(block[c], begin, places + to, values + to);
+            }
+        }
+        for (int64_t c = 0; c < columns; ++c) counts[column + c] = found[c];
+    }
 }
 
 }  // namespace spsample

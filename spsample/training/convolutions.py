@@ -20,11 +20,10 @@ from torch.nn import functional
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
-from spsample.training.products import linear, linear_rectified
+from spsample.training.products import linear
 
 if TYPE_CHECKING:
     from spsample.training.blocks import Block
-    from spsample.training.dropout import RectifiedDropout
 
 __all__ = ["GATConv", "GCNConv", "SAGEConv"]
 
@@ -62,15 +61,6 @@ class SAGEConv(nn.Module):
         if block.sums_first(self.root.in_features, self.root.out_features):
             return linear(block.with_targets(h), torch.cat([root.weight, weight], 1), root.bias)
         return linear(h[: block.num_dst], root.weight, root.bias) + block.aggregate(linear(h, weight))
-
-    def rectified(self, h: Tensor, block: Block, after: RectifiedDropout) -> Tensor:
-        """Return ``after(self(h, block), block.target_rows)``, with less memory where it can be."""
-        root, weight = self.root, self.neighbours.weight
-        if not block.sums_first(root.in_features, root.out_features):
-            result: Tensor = after(self(h, block), block.target_rows)
-            return result
-        both = torch.cat([root.weight, weight], 1)
-        return linear_rectified(block.with_targets(h), both, root.bias, after, block.target_rows)
 
 
 class GCNConv(nn.Module):

@@ -17,15 +17,7 @@ from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
 from spsample.training.transforms import one_by_one, signed
 
-__all__ = [
-    "DropoutKey",
-    "RectifiedDropout",
-    "Rows",
-    "Rowwise",
-    "VertexDropout",
-    "drop_rectified_",
-    "scaled_where_positive",
-]
+__all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
 
 _WORDS = 4
 """32-bit words of one counter: masks of four columns."""
@@ -149,19 +141,11 @@ class RectifiedDropout(VertexDropout):
 
     def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
         """Return ``max(h, 0)`` with numbers dropped, in training; else ``max(h, 0)``."""
-        if not self.is_in_one_pass(h, rows):
+        in_one_pass = self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
+        if not in_one_pass:
             return super().forward(functional.relu(h), rows)
-        result: Tensor = _DroppedRectified.apply(h, self.p, self.drawn_key())  # type: ignore[no-untyped-call]
+        result: Tensor = _DroppedRectified.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
         return result
-
-    def is_in_one_pass(self, h: Tensor, rows: Rows | None) -> bool:
-        """Whether ``forward(h, rows)`` draws one key and makes one pass over the numbers, by the compiled core."""
-        return self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
-
-    @staticmethod
-    def drawn_key() -> Tensor:
-        """The key of the next mask, of torch's generator."""
-        return _drawn_key()
 
 
 def _least(p: float) -> int:
@@ -185,42 +169,11 @@ def _flat(*tensors: Tensor) -> list[np.ndarray]:
 
 def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: Tensor) -> Tensor:
     """What a kernel of the core makes of h under a key."""
-    numbers = h.detach().contiguous()
+    numbers, number = h.detach().contiguous(), int(key)
     out = torch.empty_like(numbers)
     x, to = _flat(numbers, out)
-    kernel(x, _words(key), _least(p), 1 / (1 - p), to)
+    kernel(x, (number & 0xFFFFFFFF, number >> 32), _least(p), 1 / (1 - p), to)
     return out
-
-
-def _words(key: Tensor) -> tuple[int, int]:
-    number = int(key)
-    return number & 0xFFFFFFFF, number >> 32
-
-
-def drop_rectified_(h: Tensor, p: float, key: Tensor) -> Tensor:
-    """ReLU and dropout under a key, in the memory of h; no part of autograd.
-
-    Examples
-    --------
-    >>> h = drop_rectified_(torch.tensor([-1.0, 2.0, 2.0, 2.0]), 0.5, torch.tensor(3))
-    >>> set(h.tolist()) <= {0.0, 4.0}
-    True
-    """
-    (numbers,) = _flat(h)
-    compiled_core().drop_rectified(numbers, _words(key), _least(p), 1 / (1 - p), numbers)
-    return h
-
-
-def scaled_where_positive(x: Tensor, where: Tensor, scale: float) -> Tensor:
-    """``x * scale`` where ``where`` is above 0 or NaN, else 0: the way back through ReLU and dropout.
-
-    Examples
-    --------
-    >>> scaled_where_positive(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 0.0]), 2.0)
-    tensor([6., 0.])
-    """
-    result: Tensor = _ScaledWherePositive.apply(x, where, scale)  # type: ignore[no-untyped-call]
-    return result
 
 
 class _Dropped(torch.autograd.Function):
@@ -272,13 +225,13 @@ class _DroppedRectified(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        (output,) = ctx.saved_tensors
-        return scaled_where_positive(tangents[0], output, 1 / (1 - ctx.p))
+        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (output,) = ctx.saved_tensors
-        return scaled_where_positive(gradients[0], output, 1 / (1 - ctx.p)), None, None
+        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
+        return result, None, None
 
 
 class _ScaledWherePositive(torch.autograd.Function):
@@ -305,13 +258,13 @@ class _ScaledWherePositive(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        (where,) = ctx.saved_tensors
-        return scaled_where_positive(tangents[0], where, ctx.scale)
+        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (where,) = ctx.saved_tensors
-        return scaled_where_positive(gradients[0], where, ctx.scale), None, None
+        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
+        return result, None, None
 
 
 class Rowwise(nn.Sequential):

@@ -159,9 +159,6 @@ class _PlainLayer(nn.Module):
         self.after = after
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
-        only = self.after[0] if len(self.after) == 1 else None
-        if isinstance(only, RectifiedDropout) and type(self.conv) is SAGEConv:
-            return self.conv.rectified(h, block, only)
         result: Tensor = self.after(self.conv(h, block), block.target_rows)
         return result
 
@@ -195,8 +192,7 @@ def _plain_stack(
 
 def _activation(config: ModelConfig) -> Rowwise:
     """What is between two convolutions: norm, ReLU, dropout."""
-    norm = [nn.LayerNorm(config.hidden)] if config.layer_norm else []
-    return Rowwise(*norm, RectifiedDropout(config.dropout))
+    return Rowwise(_norm(config.hidden, config), RectifiedDropout(config.dropout))
 
 
 def _residual_stack(

@@ -1,6 +1,6 @@
 """Matrix products of layers: by oneDNN on the processor, where torch's own go to another library.
 
-Gradients that are mostly zero, as they are behind ReLU and dropout, go back by `SparseGradient`.
+Gradients that are mostly zero go back by `spsample.training.sparse_products`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.training.dropout import RectifiedDropout, Rows, drop_rectified_, scaled_where_positive
-from spsample.training.sparse_products import SparseGradient
-from spsample.training.transforms import one_by_one, signed
+from spsample.training.sparse_products import is_mostly_zero, outer_sums, times
+from spsample.training.transforms import is_untransformed, one_by_one, signed
 
-__all__ = ["linear", "linear_rectified"]
+__all__ = ["linear"]
 
 _LARGE = 1 << 24
 """Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
@@ -34,32 +33,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 7.]])
     """
-    if _is_for_onednn(x, weight, bias):
+    if _is_for_onednn(x, weight) and (bias is None or _is_plain(bias, weight.shape[:1])):
         result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return result
     return functional.linear(x, weight, bias)
 
 
-def linear_rectified(
-    x: Tensor, weight: Tensor, bias: Tensor | None, after: RectifiedDropout, rows: Rows | None = None
-) -> Tensor:
-    """``after(linear(x, weight, bias), rows)``, to the bit, where it can in the memory of the product.
-
-    The gradient of what is 0 afterwards is left out of the products on the way back.
-
-    Examples
-    --------
-    >>> linear_rectified(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [-3.0, 2.0]]), None, RectifiedDropout(0.0))
-    tensor([[3., 0.]])
-    """
-    if _is_for_onednn(x, weight, bias) and after.is_in_one_pass(x, rows):
-        result: Tensor = _LinearRectified.apply(x, weight, bias, after.p, after.drawn_key())  # type: ignore[no-untyped-call]
-        return result
-    unfused: Tensor = after(linear(x, weight, bias), rows)
-    return unfused
-
-
-def _is_for_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether this is a large product of float32 on the processor, and neither cast nor traced.
 
     What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
@@ -70,7 +50,6 @@ def _is_for_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and x.shape[0] * weight.numel() >= _LARGE
         and _is_plain(x, (len(x), weight.shape[1]))
         and _is_plain(weight, weight.shape)
-        and (bias is None or _is_plain(bias, weight.shape[:1]))
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and _onednn_is_there()
@@ -88,53 +67,20 @@ def _onednn_is_there() -> bool:
     return bool(backend.is_available() and backend.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")
-    return result
-
-
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
-"""Those of rows, weight and bias, where they are wanted."""
-
-
-def _dense_gradients(gradient: Tensor, x: Tensor, weight: Tensor, needs: tuple[bool, bool, bool]) -> Gradients:
-    """The weight's is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
-    return (
-        linear(gradient, weight.t()) if needs[0] else None,
-        torch.mm(x.t(), gradient).t() if needs[1] else None,
-        gradient.sum(0) if needs[2] else None,
-    )
-
-
-def _sparse_gradients(gradient: SparseGradient, x: Tensor, weight: Tensor, needs: tuple[bool, bool, bool]) -> Gradients:
-    of_weight, of_bias = gradient.outer_sums(x, needs[2]) if needs[1] or needs[2] else (None, None)
-    return gradient.times(weight) if needs[0] else None, of_weight, of_bias
-
-
-def _tangent(x: Tensor, weight: Tensor, tangents: tuple[Tensor | None, ...]) -> Tensor:
-    """The tangent of the product, of those of rows, weight and bias."""
-    of_x, of_weight, of_bias = tangents
-    zero = x.new_zeros(len(x), len(weight))
-    parts = (
-        zero if of_x is None else linear(of_x, weight),
-        zero if of_weight is None else linear(x, of_weight),
-        zero if of_bias is None else of_bias,
-    )
-    return parts[0] + parts[1] + parts[2]
-
-
 class _Linear(torch.autograd.Function):
-    """x W^T + b."""
+    """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
 
     @staticmethod
     @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _product(x, weight, bias)
+        in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")
+        return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _ = inputs
+        x, weight, bias = inputs
+        ctx.has_bias = bias is not None
         ctx.save_for_backward(x, weight)
         ctx.save_for_forward(x, weight)
 
@@ -145,46 +91,37 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
         x, weight = ctx.saved_tensors
-        return _tangent(x, weight, tangents)
+        of_x, of_weight, of_bias = tangents
+        zero = x.new_zeros(len(x), len(weight))
+        parts = (
+            zero if of_x is None else linear(of_x, weight),
+            zero if of_weight is None else linear(x, of_weight),
+            zero if of_bias is None else of_bias,
+        )
+        return parts[0] + parts[1] + parts[2]
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Gradients:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        sparse = SparseGradient(gradients[0])
-        if not torch.is_grad_enabled() and sparse.is_sparse():
-            return _sparse_gradients(sparse, x, weight, ctx.needs_input_grad)
-        return _dense_gradients(gradients[0], x, weight, ctx.needs_input_grad)
+        gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
+        of_x, of_weight = (times, outer_sums) if _leaves_out_zeros(gradient) else (_times, _outer_sums)
+        return (
+            of_x(gradient, weight) if needs_x else None,
+            of_weight(gradient, x) if needs_weight else None,
+            gradient.sum(0) if needs_bias and ctx.has_bias else None,
+        )
 
 
-class _LinearRectified(torch.autograd.Function):
-    """ReLU and dropout under a key of x W^T + b; what is above 0 afterwards passes gradients on."""
+def _leaves_out_zeros(gradient: Tensor) -> bool:
+    """Whether most of this is 0, and nobody differentiates what comes of it or maps over it."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_untransformed(gradient):
+        return False
+    return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
 
-    @staticmethod
-    @signed
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, p: float, key: Tensor) -> Tensor:
-        return drop_rectified_(_product(x, weight, bias), p, key)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _, p, _ = inputs
-        ctx.scale = 1 / (1 - p)
-        ctx.save_for_backward(x, weight, output)
-        ctx.save_for_forward(x, weight, output)
+def _times(gradient: Tensor, weight: Tensor) -> Tensor:
+    return linear(gradient, weight.t())
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return one_by_one(_LinearRectified.apply, info, in_dims, *inputs)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        x, weight, output = ctx.saved_tensors
-        return scaled_where_positive(_tangent(x, weight, tangents[:3]), output, ctx.scale)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (x, weight, output), needs = ctx.saved_tensors, ctx.needs_input_grad[:3]
-        sparse = SparseGradient(gradients[0], output, ctx.scale)
-        if not torch.is_grad_enabled() and sparse.is_sparse():
-            return (*_sparse_gradients(sparse, x, weight, needs), None, None)
-        masked = scaled_where_positive(gradients[0], output, ctx.scale)
-        return (*_dense_gradients(masked, x, weight, needs), None, None)
+def _outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+    return torch.mm(x.t(), gradient).t()

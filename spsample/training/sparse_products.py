@@ -1,15 +1,15 @@
-"""The way back through a matrix product whose gradient is mostly zero, as it is behind ReLU and dropout."""
+"""Products with a gradient that is mostly zero, as it is behind ReLU and dropout: its zeros are left out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from spsample.common.threads import compiled_core
 
-__all__ = ["SparseGradient"]
+__all__ = ["is_mostly_zero", "outer_sums", "times"]
 
 _MOST = 0.375
 """Share of numbers other than 0 up to which leaving out the others is faster, on every instruction set."""
@@ -17,54 +17,51 @@ _MOST = 0.375
 _SAMPLED_ROWS = 64
 
 
-@dataclass(frozen=True)
-class SparseGradient:
-    """A gradient of shape ``(rows, width)`` whose zeros products leave out; that another is 0 is not looked at.
+def is_mostly_zero(gradient: Tensor) -> bool:
+    """Whether so much is zero, in some of the rows, that it pays to leave zeros out.
 
-    Attributes
+    Parameters
     ----------
-    numbers
-        float32, on the processor.
-    where, scale
-        The gradient is ``numbers * scale`` where ``where`` is above 0, else 0; or ``numbers`` where that is None.
+    gradient
+        float32, of shape ``(rows, width)``, on the processor.
 
     Examples
     --------
-    >>> g = SparseGradient(torch.tensor([[2.0, 4.0], [6.0, 8.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.0]]), 0.5)
-    >>> g.is_sparse(), g.times(torch.eye(2))
-    (True, tensor([[1., 0.],
-            [0., 0.]]))
+    >>> is_mostly_zero(torch.eye(4)), is_mostly_zero(torch.ones(4, 4))
+    (True, False)
     """
-
-    numbers: Tensor
-    where: Tensor | None = None
-    scale: float = 1.0
-
-    def is_sparse(self) -> bool:
-        """Whether so much is zero, in some of the rows, that it pays to leave zeros out."""
-        if compiled_core() is None or self.numbers.numel() == 0:
-            return False
-        some = slice(None, None, max(len(self.numbers) // _SAMPLED_ROWS, 1))
-        there = self.numbers[some] if self.where is None else self.where[some] > 0
-        return int(torch.count_nonzero(there)) <= _MOST * there.numel()
-
-    def times(self, weight: Tensor) -> Tensor:
-        """``G W``: of a weight of shape ``(width, dim)`` the gradient of the product's rows."""
-        out = torch.empty(len(self.numbers), weight.shape[1])
-        compiled_core().multiply_sparse(*self._flat(), _numbers(weight), tuple(weight.shape), _numbers(out))
-        return out
-
-    def outer_sums(self, x: Tensor, has_bias: bool) -> tuple[Tensor, Tensor | None]:
-        """``G^T x``, the gradient of a weight of shape ``(width, dim)``, and that of a bias."""
-        shape = self.numbers.shape[1], x.shape[1]
-        out, sums = torch.empty(shape), torch.empty(shape[0]) if has_bias else None
-        to = None if sums is None else sums.numpy()
-        compiled_core().sum_outer_products(*self._flat(), _numbers(x), shape, _numbers(out), to)
-        return out, sums
-
-    def _flat(self) -> tuple[object, object, float]:
-        return _numbers(self.numbers), None if self.where is None else _numbers(self.where), self.scale
+    if compiled_core() is None or gradient.numel() == 0:
+        return False
+    some = gradient[:: max(len(gradient) // _SAMPLED_ROWS, 1)]
+    return int(torch.count_nonzero(some)) <= _MOST * some.numel()
 
 
-def _numbers(tensor: Tensor) -> object:
+def times(gradient: Tensor, weight: Tensor) -> Tensor:
+    """``G W``: of a weight of shape ``(width, dim)`` the gradient of the product's rows.
+
+    Examples
+    --------
+    >>> times(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0], [5.0, 7.0]]))
+    tensor([[10., 14.]])
+    """
+    out = torch.empty(len(gradient), weight.shape[1])
+    compiled_core().multiply_sparse(_flat(gradient), _flat(weight), tuple(weight.shape), _flat(out))
+    return out
+
+
+def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+    """``G^T x``: of rows of shape ``(rows, dim)`` the gradient of the product's weight.
+
+    Examples
+    --------
+    >>> outer_sums(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0]]))
+    tensor([[0., 0.],
+            [2., 6.]])
+    """
+    out = torch.empty(gradient.shape[1], x.shape[1])
+    compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out))
+    return out
+
+
+def _flat(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().numpy().reshape(-1)
