@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from spsample.common.threads import compiled_core
+from spsample.training.tensors import new_numbers
 
 __all__ = ["is_mostly_zero", "outer_sums", "times"]
 
@@ -44,7 +45,7 @@ def times(gradient: Tensor, weight: Tensor) -> Tensor:
     >>> times(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0], [5.0, 7.0]]))
     tensor([[10., 14.]])
     """
-    out = torch.empty(len(gradient), weight.shape[1])
+    out = new_numbers((len(gradient), weight.shape[1]))
     compiled_core().multiply_sparse(_flat(gradient), _flat(weight), tuple(weight.shape), _flat(out))
     return out
 

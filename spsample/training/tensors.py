@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from spsample.backends import get_backend
+from spsample.features.gathering import new_rows
 from spsample.sampling import adapters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_tensor", "device_of"]
+__all__ = ["as_array", "as_tensor", "device_of", "new_numbers"]
 
 
 def as_tensor(array: Any) -> torch.Tensor:
@@ -42,6 +45,20 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """
     array: NDArray[Any] = tensor.numpy() if torch.compiler.is_compiling() else np.from_dlpack(tensor)
     return array
+
+
+def new_numbers(shape: Sequence[int]) -> torch.Tensor:
+    """A tensor of float32, not filled, of the core's memory: blocks of about the size are used again.
+
+    From step to step activations differ a little in size. malloc cannot put one where a smaller one was, and needs half
+    as much memory again.
+
+    Examples
+    --------
+    >>> new_numbers((2, 3)).shape
+    torch.Size([2, 3])
+    """
+    return torch.from_numpy(new_rows(1, math.prod(shape)).reshape(shape))
 
 
 def device_of(backend: str | None) -> torch.device:
