@@ -1,4 +1,7 @@
-"""The pages of the Python interface show `Annotated[int, Option("Text.")]` as an int with that text."""
+"""How the pages of the Python interface show what griffe does not know.
+
+`Annotated[int, Option("Text.")]` is an int with that text; what is computed lazily is the attribute that it is.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,23 @@ class Options(griffe.Extension):
             return
         attr.annotation = kind
         attr.docstring = griffe.Docstring(description(declared), parent=attr)
+
+
+class Lazily(griffe.Extension):
+    """Takes methods that `spsample.common.lazily` decorates for properties."""
+
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        for name, member in list(cls.members.items()):
+            if isinstance(member, griffe.Function) and any(map(is_lazily, member.decorators)):
+                places = {"lineno": member.lineno, "endlineno": member.endlineno}
+                attribute = griffe.Attribute(name, annotation=member.returns, docstring=member.docstring, **places)
+                attribute.labels |= member.labels | {"property"}
+                cls.set_member(name, attribute)
+
+
+def is_lazily(decorator: griffe.Decorator) -> bool:
+    """Whether this is the project's own decorator."""
+    return decorator.callable_path == "spsample.common.lazily.lazily"
 
 
 def description(declared: griffe.ExprCall) -> str:

@@ -10,7 +10,8 @@ part of which lies in that cache, are not counted at all.
 - row: its vertex id read; the sectors of `indptr` with its two ends; a row pointer of 8 bytes written;
 - drawn entry: the distinct sectors of `indices` that hold the row's drawn entries, so 32 bytes for an entry of a long
   row; the column written by the draw, read for its place among the sources, and the place written (3 ids);
-- weighted rows: all weights of the row, which inverse transform sampling adds up (the sectors that hold them);
+- weighted rows: the sectors of the weights that hold the drawn entries, whose weights are written, too (sums of weights
+  that a sampler keeps, and searches, are not counted);
 - source: its id written.
 
 **Layer-wise** (LADIES by the entry law), for each layer of a batch:
@@ -41,20 +42,20 @@ def bytes_of_minibatch(minibatch: Any, indptr: NDArray[np.int64], options: dict[
     """Of all layers; `options` are those of the task: `method` and `graph` ("exponential": weights of 4 bytes)."""
     if options.get("method", "GraphSAGE") == "GraphSAGE":
         weight_bytes = 4 if options.get("graph") == "exponential" else 0
-        return sum(node_wise_bytes(layer, indptr, weight_bytes) for layer in minibatch.layers)
+        return sum(node_wise_bytes(layer, weight_bytes) for layer in minibatch.layers)
     return sum(layer_wise_bytes(layer, indptr) for layer in minibatch.layers)
 
 
-def node_wise_bytes(layer: Any, indptr: NDArray[np.int64], weight_bytes: int = 0) -> int:
+def node_wise_bytes(layer: Any, weight_bytes: int = 0) -> int:
     """Of one layer of a batch whose `edge_ids` are positions in A."""
     itemsize = layer.src_nodes.dtype.itemsize
     rows = layer.dst_nodes
-    drawn = indices_lines(layer.adj.indptr, layer.edge_ids, itemsize, SECTOR).per_row
+    read = (itemsize, weight_bytes) if weight_bytes else (itemsize,)
+    drawn = sum(indices_lines(layer.adj.indptr, layer.edge_ids, size, SECTOR).per_row for size in read)
     sectors = indptr_lines(rows, POINTER, SECTOR).per_row + drawn
-    if weight_bytes:
-        sectors += whole_row_sectors(rows, indptr, weight_bytes)
     ids = len(rows) + 3 * layer.adj.nnz + len(layer.src_nodes)
-    return SECTOR * sectors + itemsize * ids + POINTER * (len(rows) + 1)
+    written = weight_bytes * layer.adj.nnz + POINTER * (len(rows) + 1)
+    return SECTOR * sectors + itemsize * ids + written
 
 
 def layer_wise_bytes(layer: Any, indptr: NDArray[np.int64]) -> int:

@@ -28,6 +28,8 @@ from spsample.training.models import ModelConfig, build_model
 
 WHOLE = "whole epoch, nothing ahead"
 AHEAD = "whole epoch, prefetch"
+COPIED = "whole epoch, sampled on the CPU and copied, nothing ahead"
+COPIED_AHEAD = "whole epoch, sampled on the CPU and copied ahead"
 MOST_SAMPLING = 0.03
 """Of the epoch: what sampling is meant to take."""
 
@@ -43,7 +45,7 @@ def epoch(
     graph_cache: Annotated[Path | None, typer.Option(help="Folder that keeps generated graphs.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench/results"),
 ) -> None:
-    """GraphSAGE (15,10,5), three layers, graph and features on the GPU."""
+    """GraphSAGE (15,10,5), three layers: graph and features on the GPU, and both on the host."""
     console = Console(width=160) if not sys.stdout.isatty() else Console()
     torch.cuda.init()
     with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
@@ -52,7 +54,8 @@ def epoch(
     task = Task.random(local.num_nodes, features, draw_seeds(local.indptr, 1, batches * batch_size)[0])
     source = sp.features.DeviceFeatures(task.x, hot=1.0)
     settings = Settings(batch_size=batch_size, bulk_size=bulk_size, hidden=hidden)
-    run = Run(sp.DeviceGraph(local), task, source, settings, torch.device("cuda"))
+    places = Places(sp.DeviceGraph(local), source, local, torch.device("cuda"))
+    run = Run(places, task, settings)
     rounds_ = [run.round() for _ in range(rounds + 1)][1:]
     turns = {name: [one[name] for one in rounds_] for name in rounds_[0]}
     peers = {"": ("spsample cuda", sp.__version__)}
@@ -99,40 +102,60 @@ class Task:
         return cls(x, rng.integers(0, classes, num_nodes), seeds, classes)
 
 
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The graph and features of the device, and the graph of the host whose batches are copied."""
+
+    graph: Any
+    features: Any
+    host: sp.Graph
+    device: torch.device
+
+
 class Run:
     """Epochs on one graph.
 
     The phases `sampling` (all bulks of an epoch) and `features` (those of all batches) are measured on their own, by
     events around the same calls that the loader makes; `training` is the sum of the steps within an epoch of the
     loader that does everything when it is asked for. What the epoch takes beyond the three is the loader's own.
+    The same epoch is trained from batches that the CPU samples, with their features, copied when asked for or ahead.
     """
 
-    def __init__(self, graph: Any, task: Task, features: Any, settings: Settings, device: torch.device) -> None:
-        self._device, self._features = device, features
+    def __init__(self, places: Places, task: Task, settings: Settings) -> None:
+        device = places.device
+        self._device, self._features = device, places.features
         self._events: Events = _events_of(device)
         torch.manual_seed(0)
         config = ModelConfig("sage", hidden=settings.hidden)
         self._model = build_model(task.x.shape[1], task.classes, len(settings.fanouts), config).to(device)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3)
-        options = {"batch_size": settings.batch_size, "bulk_size": settings.bulk_size}
-        options |= {"features": features, "labels": task.y}
-        loader = partial(sp.BulkLoader, graph, task.seeds, sp.GraphSAGE(list(settings.fanouts)), **options)
-        self._loader, self._ahead = loader(prefetch=0), loader(prefetch=1)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3, fused=device.type == "cuda")
+        call = (task.seeds, sp.GraphSAGE(list(settings.fanouts)))
+        options = {"batch_size": settings.batch_size, "labels": task.y}
+        there = {**options, "bulk_size": settings.bulk_size, "features": places.features}
+        here = {**options, "features": task.x, "device": device}
+        self._loaders = {
+            WHOLE: sp.BulkLoader(places.graph, *call, **there, prefetch=0),
+            AHEAD: sp.BulkLoader(places.graph, *call, **there, prefetch=1),
+            COPIED: sp.BulkLoader(places.host, *call, **here, prefetch=0),
+            COPIED_AHEAD: sp.BulkLoader(places.host, *call, **here),
+        }
 
     def round(self) -> dict[str, Turn]:
-        """Each phase, and the epoch without and with prefetch."""
+        """Each phase, and the epoch of each loader."""
         self._steps: list[float] = []
         turns = {
             "sampling": turn_of(timed(self._sampling, self._events)),
             "features": turn_of(self._features_of_all),
-            WHOLE: turn_of(timed(partial(self._epoch, self._loader), self._events)),
+            WHOLE: turn_of(timed(partial(self._epoch, WHOLE), self._events)),
         }
         turns["training"] = Turn(sum(self._steps), 0.0, turns[WHOLE].figures)
-        turns[AHEAD] = turn_of(timed(partial(self._epoch, self._ahead), self._events))
+        for name in (AHEAD, COPIED, COPIED_AHEAD):
+            turns[name] = turn_of(timed(partial(self._epoch, name), self._events))
         return turns
 
     def _bulks(self) -> Iterator[Any]:
-        return self._loader.bulks(self._loader.epoch)
+        loader = self._loaders[WHOLE]
+        return loader.bulks(loader.epoch)
 
     def _sampling(self) -> Figures:
         sizes = [(len(bulk), bulk.num_edges) for bulk in self._bulks()]
@@ -148,10 +171,10 @@ class Run:
     def _gathered(self, bulk: Any) -> Figures:
         return {"batches": len(bulk), "rows": sum(len(self._features.gather(mb.src_nodes)) for mb in bulk)}
 
-    def _epoch(self, loader: sp.BulkLoader) -> Figures:
-        """One pass; afterwards `_steps` has the seconds of each step."""
+    def _epoch(self, name: str) -> Figures:
+        """One pass of a loader; afterwards `_steps` has the seconds of each step."""
         marks = []
-        for batch in loader:
+        for batch in self._loaders[name]:
             start, end = self._events(), self._events()
             start.record()
             self._step(batch)

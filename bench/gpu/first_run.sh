@@ -7,10 +7,10 @@ usage() {
     cat <<'TEXT'
 bench/gpu/first_run.sh STEP
 
-  prepare    on a machine with package registries and no GPU: the compiled core and kernels, WholeGraph's wheels and
-             the real graphs (of SPSAMPLE_DATA, if set), into FIRST_RUN
+  prepare    on a machine with package registries and no GPU: the compiled core and kernels, wheels and the real graphs
+             (of SPSAMPLE_DATA, if set), into FIRST_RUN
   correct    with a GPU, ten minutes at most: bulks of every sampler, the tests that need a GPU, compute-sanitizer
-  sampling   with a GPU, ten minutes at most: bulks against WholeGraph, cuSPARSE and the backend cpu
+  sampling   with a GPU, ten minutes at most: bulks against WholeGraph, cuSPARSE and the backend cpu; an epoch
   features   with a GPU, ten minutes at most: time and bus bytes of a batch's features by the share of rows on the GPU
   profile    with a GPU, ten minutes at most: milliseconds of each kernel, and what Nsight Compute says of the large ones
 
@@ -22,7 +22,7 @@ extras `gpu` and `dev`, torch, pytest and hypothesis among them, and the version
   PYTHON=python3              of all steps; that of `prepare` is of the same version as that of the GPU's machine
   NVRTC=13.0.88               version of nvidia-cuda-nvrtc there; kernels of another one are compiled anew
   ARCHS="sm_80 sm_90"         GPUs to compile for
-  WHEELS="NAME==VERSION ..."  WholeGraph, for the torch that is there (torch 2.11 by default)
+  WHEELS="NAME==VERSION ..."  what that Python lacks: tomli-w, and WholeGraph for its torch (torch 2.11 by default)
 TEXT
 }
 
@@ -32,7 +32,7 @@ PYTHON=${PYTHON:-python3}
 NVRTC=${NVRTC:-13.0.88}
 ARCHS=${ARCHS:-sm_80 sm_90}
 WHEELS=${WHEELS:-pylibwholegraph-cu13==26.2.1 libwholegraph-cu13==26.2.1 libraft-cu13==26.2.0 librmm-cu13==26.2.0
-    rmm-cu13==26.2.0 rapids-logger==0.2.3}
+    rmm-cu13==26.2.0 rapids-logger==0.2.3 tomli-w==1.2.0}
 
 say() { printf '%s\n' "first_run: $*" >&2; }
 
@@ -50,9 +50,9 @@ prepare() {
     # shellcheck disable=SC2086  # words
     SPSAMPLE_CACHE_DIR=$FIRST_RUN/cubins PYTHONPATH=$PWD "$venv/bin/python" bench/gpu/compile_kernels.py \
         $(printf -- '--arch %s ' $ARCHS)
-    say "WholeGraph's wheels"
+    say "wheels"
     for wheel in $WHEELS; do
-        download "$venv/bin/python" "$wheel" || say "no $wheel: 'sampling' will name WholeGraph as missing"
+        download "$venv/bin/python" "$wheel" || say "no $wheel: what needs it will be named as missing"
     done
     [ -z "$data" ] || cp "$data"/*.npz "$FIRST_RUN/data/"
     du -sh "$FIRST_RUN"/{core,cubins,wheels,data}
@@ -75,6 +75,7 @@ begin() {
     FIRST_RUN=$(cd "$FIRST_RUN" && pwd)
     cp -u "$FIRST_RUN"/core/_core*.so spsample/
     export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD SPSAMPLE_CACHE_DIR=$FIRST_RUN/cubins
+    install_wheels
     [ -n "${SPSAMPLE_DATA:-}" ] || export SPSAMPLE_DATA=$FIRST_RUN/data
     "$PYTHON" -c 'import sys, spsample; sys.exit("cpu" not in spsample.backends.available_backends())' \
         || { say "the core in $FIRST_RUN/core does not fit $PYTHON: run 'prepare' with a Python of its version"; exit 2; }
@@ -103,33 +104,42 @@ end() {
     exit "$failed"
 }
 
+# The carried wheels, and the library of NCCL that WholeGraph needs, which torch brings.
+install_wheels() {
+    local site=$FIRST_RUN/site nccl
+    compgen -G "$FIRST_RUN/wheels/*.whl" >/dev/null || return 0
+    "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --upgrade --target "$site" "$FIRST_RUN"/wheels/*.whl \
+        || say "the carried wheels are of another Python than $PYTHON"
+    export PYTHONPATH=$PYTHONPATH:$site
+    nccl=$("$PYTHON" -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])') || say "no nvidia.nccl, which torch brings"
+    export LD_LIBRARY_PATH=$nccl/lib:${LD_LIBRARY_PATH:-}
+}
+
 correct() {
-    local tool options=(-q --tb=short --durations=8) sanitizer
+    local tool options=(-q --tb=short --durations=8) several=() sanitizer
     "$PYTHON" -c 'import pytest_timeout' 2>/dev/null && options+=(--timeout=60)
+    "$PYTHON" -c 'import xdist' 2>/dev/null && several=(-n 8)
     sanitizer=(compute-sanitizer --report-api-errors no --error-exitcode 9 --target-processes application-only)
-    measure 90 small "$PYTHON" bench/gpu/small_bulk.py
-    measure 210 tests "$PYTHON" -m pytest -m 'gpu and not slow' tests/cuda --maxfail 25 "${options[@]}"
+    measure 60 small "$PYTHON" bench/gpu/small_bulk.py
+    measure 150 tests "$PYTHON" -m pytest -m 'gpu and not slow' tests/cuda --maxfail 25 "${options[@]}" "${several[@]}" \
+        -k 'not memory_that_runs_out'
+    measure 60 memory "$PYTHON" -m pytest -m gpu tests/cuda "${options[@]}" -k memory_that_runs_out # takes all of it
     for tool in memcheck racecheck; do
-        measure 80 "$tool" "${sanitizer[@]}" --tool "$tool" "$PYTHON" bench/gpu/small_bulk.py
+        measure 60 "$tool" "${sanitizer[@]}" --tool "$tool" "$PYTHON" bench/gpu/small_bulk.py
     done
     measure 110 large "$PYTHON" -m pytest -m 'gpu and slow' tests/cuda --maxfail 5 "${options[@]}" \
         -k 'full_size or (unweighted or weighted) and large'
 }
 
 sampling() {
-    local case site=$FIRST_RUN/site nccl
-    if compgen -G "$FIRST_RUN/wheels/*.whl" >/dev/null; then
-        "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --upgrade --target "$site" "$FIRST_RUN"/wheels/*.whl \
-            || say "WholeGraph's wheels are of another Python than $PYTHON"
-        export PYTHONPATH=$PWD:$site
-        nccl=$("$PYTHON" -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])') || say "no nvidia.nccl, which torch brings"
-        export LD_LIBRARY_PATH=$nccl/lib:${LD_LIBRARY_PATH:-}
-    fi
+    local case
     measure 40 wholegraph "$PYTHON" -c 'import torch, pylibwholegraph.torch; print("WholeGraph is there")'
     for case in unweighted weighted; do
-        measure 260 "sampling-$case" "$PYTHON" bench/gpu/run.py sampling --case "$case" --rounds 3 --few-batches 4 \
+        measure 140 "sampling-$case" "$PYTHON" bench/gpu/run.py sampling --case "$case" --rounds 3 --few-batches 4 \
             --graph-cache "$FIRST_RUN/graphs" --out "$OUT/$case"
     done
+    measure 60 layerwise "$PYTHON" bench/gpu/run.py layerwise --rounds 3 --few-batches 4 --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
+    measure 120 epoch "$PYTHON" bench/gpu/run.py epoch --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
 }
 
 features() {
@@ -153,7 +163,7 @@ profile() {
     for case in uniform weighted; do
         measure 170 "nsight-$case" "${nsight[@]}" -k "regex:$kernels" --log-file "$OUT/nsight-$case.csv" \
             "$PYTHON" bench/gpu/run.py kernels --case "$case" --profiler --graph-cache "$FIRST_RUN/graphs"
-        kernels='plan_weighted|plan_weighted_long|draw_few|draw_few_long'
+        kernels='plan_weighted|plan_weighted_long|draw_summed'
     done
 }
 

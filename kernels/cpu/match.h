@@ -7,23 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "spsample/key_filter.h"
 #include "spsample/quantisation.h"
 
 namespace spsample {
-
-// A set of hashed keys, 2^(32 - shift) bits: a key that is absent is mostly told so by one bit in the first-level cache.
-struct KeyFilter {
-    uint32_t* words;
-    int shift;
-
-    // Fibonacci hashing of the low 32 bits: the number of the key's bit.
-    uint32_t bit(uint64_t key) const { return (static_cast<uint32_t>(key) * kGolden) >> shift; }
-    void add(uint64_t key) { words[bit(key) >> 5] |= uint32_t(1) << (bit(key) & 31); }
-    // 0: not a member; 1: perhaps one.
-    uint32_t test(uint64_t key) const { return (words[bit(key) >> 5] >> (bit(key) & 31)) & 1; }
-
-    static constexpr uint32_t kGolden = 0x9E3779B1u;
-};
 
 // log2 of a filter's bits: 64 to 128 for each key, so that 1 in 64 absent keys passes at most; at least 1024, at most 128 KB.
 inline int filter_bits(int64_t keys) {

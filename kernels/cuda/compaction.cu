@@ -16,42 +16,47 @@ extern "C" __global__ void mark_found(SPSAMPLE_SETS_PARAMETERS, const int64_t* p
     for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { sets.mark_found(batch, columns[i]); });
 }
 
-// Known and new columns of each chunk of 32 slots: known_counts and new_counts (batches * slots / 32). One warp a chunk.
-extern "C" __global__ void count_chunks(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, int64_t* known_counts, int64_t* new_counts) {
+// counts (2 * chunks): known columns of each chunk of 32 slots, then new ones of each. One warp a chunk.
+extern "C" __global__ void count_chunks(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, int64_t* counts) {
     const ColumnSets sets = SPSAMPLE_SETS;
     for (int64_t chunk = warp_index(); chunk < chunks; chunk += warp_count()) {
         const ColumnSlot slot = sets.table[chunk * kSlotsPerChunk + lane_index()];
         const unsigned known = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(slot.known)));
         const unsigned found = __reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(slot.found & ~slot.known)));
         if (lane_index() == 0) {
-            known_counts[chunk] = known;
-            new_counts[chunk] = found;
+            counts[chunk] = known;
+            counts[chunks + chunk] = found;
         }
     }
 }
 
-// src_ptr[i + 1] (i < batches): known and new columns of batch i and those before it, from the inclusive sums of the chunks' counts.
-extern "C" __global__ void count_batches(
-    int64_t batches, int64_t chunks_per_batch, const int64_t* known_ends, const int64_t* new_ends, int64_t* src_ptr) {
-    for (int64_t i = thread_index(); i <= batches; i += thread_count()) {
-        const int64_t chunk = i * chunks_per_batch;
-        src_ptr[i] = chunk > 0 ? known_ends[chunk - 1] + new_ends[chunk - 1] : 0;
-    }
-}
+// The inclusive sums of count_chunks' counts, from the first known one to the last new one.
+struct ChunkEnds {
+    const int64_t* ends;
+    int64_t chunks;
 
-// The ranks of every slot, from the inclusive sums of the chunks' counts. One warp a chunk.
-extern "C" __global__ void rank_slots(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, const int64_t* known_ends, const int64_t* new_ends) {
+    // Known and new columns of the chunks first .. last - 1.
+    __device__ int64_t known(int64_t first, int64_t last) const {
+        return (last > 0 ? ends[last - 1] : 0) - (first > 0 ? ends[first - 1] : 0);
+    }
+    __device__ int64_t found(int64_t first, int64_t last) const { return ends[chunks + last - 1] - ends[chunks + first - 1]; }
+};
+
+// The ranks of every slot; src_ptr (batches + 1): known and new columns of the batches before. One warp a chunk, of one or more.
+extern "C" __global__ void rank_slots(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, const int64_t* chunk_ends, int64_t* src_ptr) {
     const ColumnSets sets = SPSAMPLE_SETS;
+    const ChunkEnds ends = {chunk_ends, chunks};
     const int64_t chunks_per_batch = sets.slots / kSlotsPerChunk;
     for (int64_t chunk = warp_index(); chunk < chunks; chunk += warp_count()) {
-        const int64_t first = chunk / chunks_per_batch * chunks_per_batch;  // of the batch
+        const int64_t batch = chunk / chunks_per_batch, first = batch * chunks_per_batch;  // of the batch
         ColumnSlot* slot = sets.table + chunk * kSlotsPerChunk + lane_index();
         const uint32_t known = sum_below(__popc(slot->known));
         const uint32_t found = sum_below(__popc(slot->found & ~slot->known));
-        const int64_t known_before = chunk > first ? known_ends[chunk - 1] - (first > 0 ? known_ends[first - 1] : 0) : 0;
-        const int64_t new_before = chunk > first ? new_ends[chunk - 1] - (first > 0 ? new_ends[first - 1] : 0) : 0;
-        slot->known_rank = static_cast<uint32_t>(known_before) + known;
-        slot->new_rank = static_cast<uint32_t>(new_before) + found;
+        slot->known_rank = static_cast<uint32_t>(ends.known(first, chunk)) + known;
+        slot->new_rank = static_cast<uint32_t>(ends.found(first, chunk)) + found;
+        if (lane_index() > 0) continue;
+        if (chunk == first) src_ptr[batch] = ends.known(0, chunk) + ends.found(0, chunk);
+        if (chunk + 1 == chunks) src_ptr[batch + 1] = ends.known(0, chunks) + ends.found(0, chunks);
     }
 }
 

@@ -39,38 +39,62 @@ __device__ inline bool floyd_gives_way(int64_t t, int64_t degree_less_size, int6
     }
 }
 
-// Draws `size` <= `width` entries of every selected row. `width` lanes a row: 1, 2, 4, 8, 16 or 32. positions may be null.
-extern "C" __global__ void sample_uniform_narrow(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
-                                                 int64_t width, const int64_t* ends, Index* columns, int64_t* positions) {
+// What a lane has read of a row that it looks after, for the lanes that draw from it.
+struct RowToDraw {
+    Index row;
+    uint32_t batch_id;
+    int64_t degree;
+    uint64_t columns;  // address
+    int64_t out;       // where its draws begin
+
+    __device__ RowToDraw(const Rows& A, const Selector& Q, const int64_t* ends, int64_t r, bool is_there)
+        : row(0), batch_id(0), degree(0), columns(0), out(0) {
+        if (!is_there) return;
+        row = Q.vertices[r];
+        out = ends[r];
+        batch_id = static_cast<uint32_t>(Q.batch_ids[Q.batch_of(r)]);
+        degree = A.degree(row);
+        columns = reinterpret_cast<uint64_t>(A.columns(row));
+    }
+};
+
+// Draws `size` <= `width` entries of every selected row. `width` lanes a row: 1, 2, 4, 8, 16 or 32. A warp reads where the next `turn`
+// rows are, one a lane, and then draws from as many at a time as there are lanes: turn is a multiple of 32 / width, at most 32.
+// positions may be null.
+extern "C" __global__ void __launch_bounds__(256, 5)
+    sample_uniform_narrow(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS, int64_t width, int64_t turn,
+                          const int64_t* ends, Index* columns, int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
     const DrawArguments how = SPSAMPLE_DRAW;
     const int within = lane_index() & static_cast<int>(width - 1), lane_of_first = lane_index() - within;
-    const uint64_t tag = static_cast<uint64_t>(lane_of_first / width);
-    const int64_t rows_per_warp = kWarp / width;
-    for (int64_t base = warp_index() * rows_per_warp; base < Q.num_rows; base += warp_count() * rows_per_warp) {
-        const int64_t r = base + static_cast<int64_t>(tag);
-        const bool in_range = r < Q.num_rows;
-        const int64_t row = in_range ? static_cast<int64_t>(Q.vertices[r]) : 0;
-        const int64_t degree = in_range ? A.degree(row) : 0;
-        const int64_t length = drawn_count(degree, how.size, how.replace);
-        const bool has_entry = within < length;
-        const bool takes_all = !how.replace && degree <= how.size;
-        int64_t position = within;
-        if (has_entry && !takes_all) {
-            DrawStream draws(how.key, A.vertex(row), how.hop, Q.batch_ids[Q.batch_of(r)], degree);
+    const int width_bits = __popc(static_cast<unsigned>(width) - 1);
+    const int together = kWarp >> width_bits;        // rows that are drawn from at a time
+    const int number = lane_of_first >> width_bits;  // of this lane's among these
+    for (int64_t base = warp_index() * turn; base < Q.num_rows; base += warp_count() * turn) {
+        const int count = static_cast<int>(turn < Q.num_rows - base ? turn : Q.num_rows - base);
+        const RowToDraw mine(A, Q, ends, base + lane_index(), lane_index() < count);
+        for (int first = 0; first < count; first += together) {
+            const int from = first + number;
+            const Index row = __shfl_sync(kAllLanes, mine.row, from);
+            const int64_t degree = __shfl_sync(kAllLanes, mine.degree, from);
+            const uint32_t batch_id = __shfl_sync(kAllLanes, mine.batch_id, from);
+            const bool has_entry = within < drawn_count(degree, how.size, how.replace);
+            const bool draws = has_entry && (how.replace || degree > how.size);
             const int64_t last = degree - how.size + within;
-            position = static_cast<int64_t>(draws.below(within, how.replace ? degree : last + 1));
-        }
-        if (!how.replace) {
-            const bool draws = has_entry && !takes_all;
-            if (floyd_gives_way(position, degree - how.size, 0, lane_of_first, within, false, draws, tag)) {
-                position = degree - how.size + within;
+            int64_t position = within;
+            if (draws) {
+                const DrawStream stream(how.key, A.vertex(row), how.hop, batch_id, degree);
+                position = static_cast<int64_t>(stream.one_below(within, how.replace ? degree : last + 1));
             }
-        }
-        if (has_entry) {
-            const int64_t out = ends[r] + within;
-            columns[out] = A.columns(row)[position];
+            if (!how.replace) {
+                const uint64_t tag = static_cast<uint64_t>(number);
+                if (floyd_gives_way(position, degree - how.size, 0, lane_of_first, within, false, draws, tag)) position = last;
+            }
+            const uint64_t of_row = __shfl_sync(kAllLanes, mine.columns, from);
+            const int64_t out = __shfl_sync(kAllLanes, mine.out, from) + within;
+            if (!has_entry) continue;
+            columns[out] = __ldg(reinterpret_cast<const Index*>(of_row) + position);
             if (positions) positions[out] = A.begin(row) + position;
         }
     }

@@ -3,7 +3,8 @@
 //
 // Each pass has two kernels: one warp a row, and a block for each row of more than kLongRow entries, which the first kernel puts
 // in a list. The first pass finds how many entries each row gives and its exponent K; where the row's rule is known from an
-// earlier call it reads no weights. The second pass sums up the row's numerators and draws 32 times at once.
+// earlier call it reads no weights. The second pass sums up the row's numerators and draws 32 times at once. Where sums of
+// the row are kept with A (row_law_weighted_summed.h), its few draws need the weights of a section each instead.
 #pragma once
 
 #ifndef SPSAMPLE_WEIGHTS
@@ -32,7 +33,7 @@ using Real = WeightType<SPSAMPLE_WEIGHTS>::type;
 constexpr int kNothing = -32768;  // no entries
 constexpr int kWhole = -32767;    // all entries of positive weight
 
-// The stacked rows that are for blocks, in any order. count: 0 at first; rows: room for all stacked rows.
+// The rows that are for blocks, in any order. count: 0 at first; rows: room for all there may be.
 struct LongRows {
     uint64_t* count;
     int64_t* rows;

@@ -1,52 +1,16 @@
-// The second pass of the weighted row law: draws from the selected rows (row_law_weighted.h; docs/law.md, section 3). Each of its four
-// kernels has a source of its own, so that they are compiled at the same time.
+// The second pass of the weighted row law where no sums are kept with A, or draws are many: draws from the selected rows
+// (row_law_weighted.h; docs/law.md, section 3). Each of its four kernels has a source of its own, so that they are compiled at the
+// same time.
 //
 // Numerators are computed from the weights as they are read and never written out. A row of up to 256 entries is read from memory
 // once. A longer one is read once for the sums of its sections; then the sections that draws fall into are read again.
 #pragma once
 
-#include "row_law_weighted.h"
+#include "row_law_weighted_rows.h"
 
 namespace spsample {
 
 constexpr int64_t kMostFew = 32;  // sizes up to this one need no memory for the chosen
-
-// x rounded to an integer, half to even. 0 <= x < 2^63.
-__device__ inline uint64_t rounded(double x) {
-#if defined(__CUDA_ARCH__)
-    return __double2ull_rn(x);
-#else
-    return static_cast<uint64_t>(__builtin_rint(x));
-#endif
-}
-
-__device__ inline double power_of_two(int64_t exponent) { return double_from_bits(static_cast<uint64_t>(exponent + 1023) << 52); }
-
-// quantize(w, K, 1) by multiplication: w 2^K is exact, or far below 1 and then 1. 2^K itself may be no double where weights are.
-class Quantizer {
-public:
-    __device__ explicit Quantizer(int64_t shift) {
-        const int64_t first = shift < -1000 ? -1000 : shift > 1000 ? 1000 : shift;
-        scale_ = power_of_two(first);
-        rest_ = power_of_two(shift - first);
-    }
-    // One that gives 1 for each positive weight.
-    __device__ static Quantizer ones() { return Quantizer(0.0, 0.0); }
-    __device__ uint64_t operator()(float w) const { return numerator(w, static_cast<double>(w) * scale_); }
-    __device__ uint64_t operator()(double w) const { return numerator(w, w * scale_ * rest_); }
-
-private:
-    __device__ Quantizer(double scale, double rest) : scale_(scale), rest_(rest) {}
-
-    template <class T>
-    __device__ uint64_t numerator(T w, double scaled) const {
-        if (!is_positive(w)) return 0;
-        const uint64_t n = rounded(scaled);
-        return n > 0 ? n : 1;
-    }
-
-    double scale_, rest_;
-};
 
 // The entries chosen so far of a row, for sizes up to kMostFew: in shared memory of the team. bits tell most others apart at
 // once.
@@ -145,32 +109,6 @@ struct RowNumerators {
     }
 };
 
-// A row to give entries of, in shared memory: it would take many registers.
-struct RowRecord {
-    const Index* columns;
-    const Real* weights;
-    int64_t begin, degree;  // in A
-    int64_t vertex, batch_id;
-    int64_t out, length;  // where its entries go in the result, and how many it gives
-    int plan;
-};
-
-// Where results go: ends (Q_rows + 1), and plans of the first pass. positions and weights may be null.
-struct Results {
-    const int64_t* ends;
-    const int16_t* plans;
-    Index* columns;
-    int64_t* positions;
-    Real* weights;
-
-    __device__ void write(const RowRecord& row, int64_t number, int64_t entry) const {
-        const int64_t out = row.out + number;
-        columns[out] = row.columns[entry];
-        if (positions) positions[out] = row.begin + entry;
-        if (weights) weights[out] = row.weights[entry];
-    }
-};
-
 // All entries of positive weight, in A's order; the sections count them, where there are several.
 template <class Team>
 __device__ void take_positive(
@@ -208,12 +146,6 @@ __device__ Number add_new(
     return then < length ? then : length;
 }
 
-// One draw of a row; the integer is below t. No state is kept: what a stream holds ready costs more registers than it saves time.
-__device__ inline uint64_t drawn(const DrawArguments& how, const RowRecord& row, uint64_t initial_total, int64_t draw, uint64_t t) {
-    DrawStream draws(how.key, row.vertex, how.hop, row.batch_id, initial_total);
-    return draws.below(draw, t);
-}
-
 // The entries of a row whose weights are read: those of positive weight where it gives all of them, else row.length draws, repeats
 // kept, or the first row.length distinct entries of the draws. False where a further round would pass the last draw number. Sums and
 // searches stand here once: each copy of them is many thousand bytes of code.
@@ -245,7 +177,7 @@ __device__ bool give_entries(const Team& team, RowSections<Team>& sections, cons
         const int64_t left = round_end - draw < wanted ? round_end - draw : wanted;
         const int now = static_cast<int>(left < kWarp ? left : kWarp);
         const bool in_range = lane_index() < now;
-        const uint64_t x = in_range ? drawn(how, row, initial_total, draw + lane_index(), total) : 0;
+        const uint64_t x = in_range ? draws_of(how, row, initial_total).below(draw + lane_index(), total) : 0;
         const int64_t entry = sections.position_of(x, in_range, numerators);
         if (how.replace) {
             if (in_range && team.warp() == 0) results.write(row, draw + lane_index(), entry);
@@ -277,13 +209,6 @@ __device__ void give_row(const Team& team, uint64_t* shared_ends, int64_t* found
         int64_t *long_rows, uint64_t *failed
 #define RESULTS \
     Results { ends, plans, columns, positions, drawn_weights }
-
-__device__ inline RowRecord record_of(
-    const Rows& A, const Weights& weights, const Selector& Q, const Results& results, int64_t r, int64_t row, int64_t degree) {
-    const int64_t out = results.ends[r], length = results.ends[r + 1] - out;
-    return {A.columns(row), weights.row(A, row), A.begin(row), degree, A.vertex(row), Q.batch_ids[Q.batch_of(r)], out, length,
-            results.plans[r]};
-}
 
 // The rows of one warp, rows_per_warp at a time: a lane finds out about a row, then the warp does one after the other.
 // records: 32 elements of shared memory.

@@ -74,6 +74,22 @@ struct Team {
         return reduce_in_warp(value, Warps, join);
     }
 
+    // Sum of the values of the threads before this one; *total: that of all threads.
+    __device__ uint64_t before(uint64_t value, uint64_t* total) const {
+        const uint64_t inclusive = inclusive_in_warp(value);
+        if (Warps == 1) {
+            *total = __shfl_sync(kAllLanes, inclusive, kWarp - 1);
+            return inclusive - value;
+        }
+        if (lane_index() == kWarp - 1) exchange[warp()] = inclusive;
+        sync();
+        const uint64_t ends = inclusive_in_warp(lane_index() < Warps ? exchange[lane_index() % Warps] : 0);
+        sync();
+        *total = __shfl_sync(kAllLanes, ends, Warps - 1);
+        const uint64_t others = __shfl_sync(kAllLanes, ends, warp() > 0 ? warp() - 1 : 0);
+        return inclusive - value + (warp() > 0 ? others : 0);
+    }
+
     // The first warp's value, the same in all of its lanes, for every thread.
     __device__ int64_t from_first_warp(int64_t value) const {
         if (Warps == 1) return value;

@@ -347,7 +347,8 @@ class Backend(Protocol):
         """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked.
 
         `rules` (rows of A,) is the caller's to keep with A, `UNKNOWN_RULE` everywhere at first: a backend may note
-        there what it finds out about rows, in its own way, and read it in the next call. It changes no result.
+        there what it finds out about rows, in its own way, and read it in the next call. It changes no result. A graph
+        on a device gives what `kept_for_rows` of the backend `cuda` makes.
         """
         ...
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ MOST_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
 MOST_ARRAYS = HEADER_WORDS - 1
-"""That an exchange may have."""
+"""That an exchange, a gather or a broadcast may have."""
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 _APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
@@ -82,9 +82,7 @@ class Channel:
         They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
         bytes to send; else each array by itself, which spares copies.
         """
-        if len(sends) > MOST_ARRAYS:
-            most = f"at most {MOST_ARRAYS}, whose counts a header holds"
-            raise InputError(argument="sends", given=f"{len(sends)} arrays", expected=most)
+        _require_few("sends", sends)
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
         rows = [contiguous(sent.rows) for sent in sends]
@@ -153,6 +151,7 @@ class Channel:
 
     def gather(self, arrays: Sequence[Array], *, phase: str) -> list[Received]:
         """The rows of up to seven arrays of every rank of the group, one rank after the other."""
+        _require_few("arrays", arrays)
         counts = np.array([[len(rows) for rows in arrays]] * self.group.size, np.int64)
         call = f"gather in phase {phase!r}"
         expected = self._header(counts, call)
@@ -171,6 +170,7 @@ class Channel:
         ranks of the group, nothing is sent and the arrays come back without rows: other groups of the scope may have
         something to send, and wait for the header.
         """
+        _require_few("arrays", arrays)
         mine = root == self.group.rank
         counts = np.array([[len(rows) if mine else 0 for rows in arrays]] * self.group.size, np.int64)
         call = f"broadcast in phase {phase!r}"
@@ -210,6 +210,12 @@ class Channel:
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
         return exchange_headers(self.scope, everyone, call)[self._members]
+
+
+def _require_few(argument: str, arrays: Sequence[Any]) -> None:
+    if len(arrays) > MOST_ARRAYS:
+        expected = f"at most {MOST_ARRAYS}, whose counts a header holds"
+        raise InputError(argument=argument, given=f"{len(arrays)} arrays", expected=expected)
 
 
 def _cut(arrays: Sequence[Array], sizes: Int64Array) -> list[Array]:

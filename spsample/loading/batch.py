@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ from spsample.features.protocol import source_contents
 from spsample.store.base_graph import BaseGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["Batch", "Collate", "gather_features"]
+__all__ = ["Batch", "Collate", "Rows", "gather_features"]
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,19 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
     return first
 
 
-def gather_features(features: FeatureSource | None, vertices: Any) -> Any:
+Rows = Callable[[int, int], "NDArray[np.float32] | None"]
+"""Gives memory for so many rows of so many features; None: that of the features will do."""
+
+
+def gather_features(features: FeatureSource | None, vertices: Any, rows: Rows = lambda count, dim: None) -> Any:
     """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None
-    is_here = isinstance(vertices, np.ndarray) or getattr(features, "on_device", False)
-    return features.gather(vertices if is_here else backend_for(vertices).on_host(vertices))
+    if getattr(features, "on_device", False):
+        return features.gather(vertices)
+    ids = vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
+    out = rows(len(ids), features.dim)
+    return features.gather(ids) if out is None else features.gather(ids, out)
 
 
 def _features(features: Any, graph: BaseGraph, ranking: Callable[[], Any] | None) -> FeatureSource | None:

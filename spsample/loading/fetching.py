@@ -14,7 +14,7 @@ from spsample.features.gathering import RowReader, row_reader
 from spsample.features.known_future import announce, forget
 from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
-from spsample.loading.batch import gather_features
+from spsample.loading.batch import Rows, gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ class Work(NamedTuple):
         Called before each, where ranks gather together: waits for the other ranks.
     timed : function
         Gives a context manager that counts its time; takes the batch, or the first one of a bulk.
+    memory : function
+        Gives memory for the rows of a batch.
     """
 
     begins: Callable[[], None]
     timed: Callable[[int | None], AbstractContextManager[None]]
+    memory: Rows
 
 
 class Fetch(Protocol):
@@ -71,7 +74,7 @@ class PerBatch:
         for minibatch in minibatches:
             work.begins()
             with work.timed(minibatch.batch_id):
-                x = gather_features(features, minibatch.src_nodes)
+                x = gather_features(features, minibatch.src_nodes, work.memory)
             yield minibatch, x
             del minibatch, x
 
@@ -90,7 +93,7 @@ class PerBulk:
         batches = list(minibatches)
         work.begins()
         with work.timed(batches[0].batch_id if batches else None):
-            read = _nothing if features is None else _fetched(features, self.calls(batches)[0])
+            read = _nothing if features is None else _fetched(features, self.calls(batches)[0], work.memory)
         for minibatch in batches:
             with work.timed(minibatch.batch_id):
                 x = read(_on_host(minibatch.src_nodes))
@@ -161,11 +164,14 @@ def _nothing(ids: NDArray[Any]) -> None:
     """The features of vertices where there are none."""
 
 
-def _fetched(features: FeatureSource, vertices: NDArray[np.int64]) -> Callable[[NDArray[Any]], Any]:
+def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: Rows) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
-    fetched = FetchedRows if getattr(features, "on_device", False) else _rows_on_host
-    reader, places = fetched(features, vertices), places_of(vertices, features.num_rows)
-    return lambda ids: reader.gather(places.find(ids).places)
+    places = places_of(vertices, features.num_rows)
+    if getattr(features, "on_device", False):
+        there = FetchedRows(features, vertices)
+        return lambda ids: there.gather(places.find(ids).places)
+    reader = _rows_on_host(features, vertices)
+    return lambda ids: reader.gather(places.find(ids).places, memory(len(ids), features.dim))
 
 
 def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:

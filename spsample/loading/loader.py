@@ -435,7 +435,7 @@ class BulkLoader(Loader):
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
-        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"))
+        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"), self._copies.rows)
         for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
@@ -562,8 +562,7 @@ class BulkLoader(Loader):
     @property
     def _may_take_turns(self) -> bool:
         """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
-        here = not self._are_on_device and self._copies.device is None
-        return self._is_alone and not self._looks_ahead and here
+        return self._is_alone and not self._looks_ahead and self._copies.device is None
 
     @property
     def _is_alone(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from math import sqrt
 
 from spsample.common.checks import require_int
+from spsample.common.lazily import lazily
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
@@ -159,7 +159,7 @@ class BulkPlan(BudgetedPlan):
             fitting = batches
         return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
 
-    @cached_property
+    @lazily
     def _steady_bulk_size(self) -> int:
         """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
         return largest_fitting(MOST_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)

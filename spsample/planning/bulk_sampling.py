@@ -12,7 +12,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
-from spsample.planning.memory_check import require_memory
+from spsample.planning.memory_check import out_of_memory, require_memory
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
@@ -68,8 +68,8 @@ def bulk_sample(  # the public face
     InputError, DTypeError
         If an argument cannot be used; the message names it and the first bad entry.
     CapacityError
-        If the bulk is known not to fit in memory (it then says how many of its batches do), if memory runs out while it
-        is sampled, or if a value of a layer-wise sample is too large for its type.
+        If the bulk is known not to fit in memory or a device's memory runs out (it then says how many of its batches
+        fit), if memory runs out otherwise, or if a value of a layer-wise sample is too large for its type.
 
     Examples
     --------
@@ -94,13 +94,14 @@ def bulk_sample(  # the public face
 
 
 @default_float_environment()
-def _sampled(
-    graph: BaseGraph, seeds: Any, sampler: Sampler, batch_ptr: NDArray[np.int64] | None = None, **options: Any
-) -> BulkSample:
+def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
     """The bulk of a call, where it fits in memory."""
-    call = SamplingCall.checked(graph, seeds, sampler, **options).cut(batch_ptr)
+    call = SamplingCall.checked(graph, seeds, sampler, **options)
     require_memory(call)
-    return call.run()
+    try:
+        return call.run()
+    except CapacityError as error:
+        raise out_of_memory(call, error) from error.__cause__
 
 
 def sample_within(
@@ -113,7 +114,7 @@ def sample_within(
     plan : BulkPlan, RankPlan or None
         None: no limit.
     graph, seeds, sampler, options
-        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.cut`.
+        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.checked`.
 
     Yields
     ------

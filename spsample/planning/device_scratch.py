@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spsample.backends.cuda.compaction_sets import set_bytes
 from spsample.backends.cuda.device import SHARE_OF_FREE, WARP
+from spsample.backends.cuda.extraction import MOST_FILTER_BITS
 from spsample.backends.cuda.row_law import SCRATCH_BYTES
 from spsample.planning.bulk_counts import POINTER_BYTES, WHOLE, BulkCounts, LayerCounts
 from spsample.store.base_graph import BaseGraph
@@ -39,7 +40,8 @@ def _drawn_bytes(counts: BulkCounts) -> int:
     sampler = counts.sampler
     largest = max(sampler.sizes, default=0)
     if sampler.kind == "layer-wise":
-        return DRAWN_BYTES * largest * counts.batches + SOURCE_BYTES * max(one.sources for one in counts.layers)
+        per_batch = DRAWN_BYTES * largest + MOST_FILTER_BITS // 8
+        return per_batch * counts.batches + SOURCE_BYTES * max(one.sources for one in counts.layers)
     if largest <= WARP or sampler.replace:
         return 0
     warps = min(max(one.rows for one in counts.layers) + WARP, WARPS)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
+from traceback import clear_frames
 
 from spsample.common.memory import available_memory, most_memory
 from spsample.common.units import format_bytes
@@ -42,7 +43,7 @@ def available_bytes(graph: BaseGraph | None) -> int:
 def require_memory(call: SamplingCall | Workload) -> None:
     """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
 
-    Graphs on a device or on several ranks are not looked at.
+    Graphs on a device or on several ranks are not looked at: see `out_of_memory`.
 
     Raises
     ------
@@ -50,14 +51,38 @@ def require_memory(call: SamplingCall | Workload) -> None:
         It names how many of the batches fit.
     """
     plan = _plan_beyond_memory(call)
-    if plan is None:
-        return
+    if plan is not None:
+        raise _beyond_memory(call, plan)
+
+
+def out_of_memory(call: SamplingCall, error: CapacityError) -> CapacityError:
+    """What is said of a call that failed with an error: how many batches fit, where a device's memory ran out.
+
+    What the call had made is let go of. An error of another kind is returned as it is, and so is one of a call of which
+    four batches do not fit either.
+    """
+    if not call.graph.is_on_device or not isinstance(error.__cause__, MemoryError):
+        return error
+    clear_frames(error.__cause__.__traceback__)
+    work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
+    work = replace(work, batch_ptr=call.batch_ptr)
+    available = call.graph.free_bytes()
+    try:
+        plan = plan_of(work, _pilots_of_call(work, available), available)
+    except CapacityError:
+        return error
+    return _beyond_memory(call, plan)
+
+
+def _beyond_memory(call: SamplingCall | Workload, plan: BulkPlan) -> CapacityError:
+    """The error of a call that does not fit: how many of its batches do, fewer than it has."""
     named = replace(plan, memory_budget=int(NAMED_SHARE * plan.memory_budget)).largest(plan.num_batches)
     peak = format_bytes(plan.peak(plan.num_batches))
-    raise CapacityError(
+    return CapacityError(
         argument="seeds",
         given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {call.sampler!r}, which take {peak}",
-        expected=f"at most {named} of these batches within the {format_bytes(plan.memory_budget)} that are available",
+        expected=f"at most {min(named, plan.num_batches - 1)} of these batches within the "
+        f"{format_bytes(plan.memory_budget)} that are available",
         hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
     )
 
@@ -159,4 +184,4 @@ def _likeness(pilots: Workload) -> Hashable:
     return type(sampler), repr(sampler), pilots.batch_size, pilots.edge_ids, edges.bit_length()
 
 
-__all__ = ["available_bytes", "default_budget", "first_fitting", "require_memory"]
+__all__ = ["available_bytes", "default_budget", "first_fitting", "out_of_memory", "require_memory"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.arrays import distinct_bytes
+from spsample.common.lazily import lazily
 from spsample.errors import InputError
 from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
@@ -133,7 +133,7 @@ class MiniBatch:
         first = self._bulk.layers[0]
         return first.src[first.src_ranges[self._position]]
 
-    @cached_property
+    @lazily
     def layers(self) -> list[Layer]:
         """A^1 .. A^L: `layers[0]` is layer 1, farthest from the seeds."""
         return [_slice_layer(layer, self._position) for layer in self._bulk.layers]

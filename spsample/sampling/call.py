@@ -54,7 +54,7 @@ class SamplingCall:
     batch_ptr: Int64Array | None = None
 
     @classmethod
-    def checked(  # the public face of bulk_sample
+    def checked(  # noqa: PLR0913  (the public face of bulk_sample)
         cls,
         graph: BaseGraph,
         seeds: Any,
@@ -67,13 +67,18 @@ class SamplingCall:
         edge_ids: bool = False,
         duplicates: str = "merge",
         backend: str | None = None,
+        batch_ptr: Int64Array | None = None,
     ) -> SamplingCall:
-        """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks."""
+        """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks.
+
+        `batch_ptr` (num_batches + 1,), if given, says where each batch begins among the seeds, and the last ends; a
+        batch may then have any number of seeds, also none.
+        """
         require_graph(graph)
         with collective(graph.comm, call="the checks of bulk_sample"):
             ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
             key = derive_key(random_seed, epoch, SAMPLING)
-            num_batches = -(-len(ids) // batch_size)
+            num_batches = -(-len(ids) // batch_size) if batch_ptr is None else len(batch_ptr) - 1
             first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
             require_choice("duplicates", duplicates, ("merge", "error"))
             edge_ids = require_bool("edge_ids", edge_ids)
@@ -81,20 +86,7 @@ class SamplingCall:
             graph = graph.to_device(backend)
             if graph.comm.size > 1:
                 repr(sampler)  # which ranks compare; where one's own fails there, all learn of it here
-        return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend)
-
-    def cut(self, batch_ptr: Int64Array | None) -> SamplingCall:
-        """Return the call with batches of several sizes, 0 too; itself for None.
-
-        Parameters
-        ----------
-        batch_ptr : int64 array (num_batches + 1,) or None
-            Where each batch begins among the seeds, and the last ends. None has more than `batch_size` seeds.
-        """
-        if batch_ptr is None:
-            return self
-        require_int("first_batch", self.first_batch, minimum=0, maximum=2**32 - len(batch_ptr))
-        return replace(self, batch_ptr=batch_ptr)
+            return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend, batch_ptr)
 
     @property
     def num_batches(self) -> int:
@@ -182,12 +174,11 @@ def sample_batches(
     sampler: Sampler,
     *,
     limit: EntryLimit | None = None,
-    batch_ptr: Int64Array | None = None,
     **options: Any,
 ) -> BulkSample:
     """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
 
-    Arguments and errors as of `bulk_sample`; `limit` as of `SamplingCall.run`, `batch_ptr` as of `SamplingCall.cut`.
+    Arguments and errors as of `bulk_sample`; `limit` is that of `SamplingCall.run`, `batch_ptr` of its `checked`.
 
     Examples
     --------
@@ -196,4 +187,4 @@ def sample_batches(
     >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
     2
     """
-    return SamplingCall.checked(graph, seeds, sampler, **options).cut(batch_ptr).run(limit)
+    return SamplingCall.checked(graph, seeds, sampler, **options).run(limit)

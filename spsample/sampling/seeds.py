@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, backend_for
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
 from spsample.errors import InputError
 from spsample.sparse import RowSelector
@@ -34,7 +34,7 @@ class SeedBatches:
     given_ptr: Int64Array
     merged_inverse: Int64Array | None = None
 
-    @cached_property
+    @lazily
     def inverse(self) -> Int64Array:
         """For each seed given, its place among the distinct ones of its batch."""
         if self.merged_inverse is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.backends import ColumnScale, Matrix
-from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array
+from spsample.backends.protocol import NO_EXPONENT, Int64Array
+from spsample.common.lazily import lazily
 from spsample.errors import InputError
 from spsample.sparse.local import KeptArrays, LocalOperand
 from spsample.sparse.probability import graph_rule
@@ -49,15 +49,15 @@ class DeviceArrays(KeptArrays):
             expected="a graph in the memory of the host",
         )
 
-    @cached_property
+    @lazily
     def row_exponents(self) -> Any:
         return self._finished(self.backend.row_exponents(self.matrix))
 
-    @cached_property
+    @lazily
     def row_rules(self) -> Any:
-        return self._finished(self.backend.device.full(self._num_rows, UNKNOWN_RULE, np.int16))
+        return self._finished(self.backend.kept_for_rows(self.matrix))
 
-    @cached_property
+    @lazily
     def cumulative(self) -> Any:
         device = self.backend.device
         rule = graph_rule(self.weighting, len(self.matrix.indices), self.largest_exponent())
@@ -65,7 +65,7 @@ class DeviceArrays(KeptArrays):
         device.cumsum(self.backend.column_totals(self.matrix, rule), cumulative[1:])
         return self._finished(cumulative)
 
-    @cached_property
+    @lazily
     def guide(self) -> Any:
         return self._finished(self.backend.shared_guide(self.cumulative[1:]))
 

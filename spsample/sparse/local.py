@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 from operator import mul
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from spsample.backends import (
     UnitedHops,
 )
 from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
+from spsample.common.lazily import lazily
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
 from spsample.sparse.row_totals import RowTotals
@@ -203,7 +203,7 @@ class KeptArrays:
 
     For FastGCN 8 (n + 1) bytes of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table
     that leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of
-    their rules, as far as they are known.
+    their rules, as far as they are known, and on a device 8 n and 1 an entry of their sums.
     """
 
     def __init__(self, matrix: Matrix, backend: Backend, weighting: Weighting) -> None:
@@ -226,17 +226,17 @@ class KeptArrays:
         totals = 0 if self._totals is None else self._totals.nbytes
         return totals + sum(int(array.nbytes) for array in kept if array is not None)
 
-    @cached_property
+    @lazily
     def row_exponents(self) -> Any:
         """(rows,) int32: the largest binary exponent of each row's weights."""
         return self.backend.row_exponents(self.matrix)
 
-    @cached_property
+    @lazily
     def row_rules(self) -> Any:
         """(rows,) int16, for the backend, which fills it as rows are drawn from."""
         return np.full(len(self.matrix.indptr) - 1, UNKNOWN_RULE, np.int16)
 
-    @cached_property
+    @lazily
     def cumulative(self) -> Any:
         """(n + 1,) uint64 prefix sums of FastGCN's column numerators, from 0."""
         rule = graph_rule(self.weighting, len(self.matrix.indices), self.largest_exponent())
@@ -244,7 +244,7 @@ class KeptArrays:
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
 
-    @cached_property
+    @lazily
     def inclusive(self) -> Any:
         """(n,) those that end with each column: a view."""
         return self.cumulative[1:]
@@ -255,7 +255,7 @@ class KeptArrays:
             return NO_EXPONENT
         return int(self.row_exponents.max(initial=NO_EXPONENT))
 
-    @cached_property
+    @lazily
     def guide(self) -> Any:
         """Leads from a unit of `cumulative` to its column."""
         return self.backend.shared_guide(self.inclusive)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional
 
+from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
 from spsample.training.tensors import as_array, new_numbers
 from spsample.training.transforms import one_by_one, signed
@@ -98,7 +98,7 @@ class Sums:
         self.indptr, self.columns, self.values = indptr, columns, values
         self.num_columns = num_columns
 
-    @cached_property
+    @lazily
     def transposed(self) -> Sums:
         """A^T as a matrix of its own; entries of a column in the order of the rows."""
         shape = len(self.indptr) - 1, self.num_columns

@@ -85,7 +85,13 @@ def test_objects_of_one_rank(many):
     assert run_threads(2, body, TIMEOUT) == [[[r, r]] * many for r in range(2)]
 
 
-def test_more_arrays_than_a_header_has_words_for():
-    sends = [Sent(np.arange(2), np.ones(2, np.int64))] * 8
-    with pytest.raises(InputError, match="sends: got 8 arrays; expected at most 7"):
-        run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT)
+@pytest.mark.parametrize("name", ["exchange", "gather", "broadcast"])
+def test_more_arrays_than_a_header_has_words_for(name):
+    array, one_each = np.arange(2), np.ones(2, np.int64)
+    calls = {
+        "exchange": lambda channel: channel.exchange([Sent(array, one_each)] * 8, phase="example"),
+        "gather": lambda channel: channel.gather([array] * 8, phase="example"),
+        "broadcast": lambda channel: channel.broadcast([array] * 8, 0, phase="example"),
+    }
+    with pytest.raises(InputError, match=r"(sends|arrays): got 8 arrays; expected at most 7"):
+        run_threads(2, lambda comm: calls[name](Channel(comm)), TIMEOUT)

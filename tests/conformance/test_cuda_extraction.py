@@ -84,6 +84,50 @@ def test_extract(case, index):
     assert_same(backend.extract(A, Q, src_ptr, src, False), expected._replace(positions=None))
 
 
+UNIT, TILE = 1 << 10, 1 << 15  # entries that are counted together, and that a block marks
+
+LENGTHS = [
+    [TILE + 7 * UNIT + 5, 0, 3, UNIT - 1, 1, 0, 31, 5000, 0, 0],
+    [0, 0, UNIT - 40, 40, 2 * UNIT, 0, 0],
+    [0],
+    [3] * 400 + [0] * 40 + [1] * 300,
+]
+"""Of the rows of each batch: tiles and more; whole units, with empty rows behind them; nothing; short rows."""
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("sources", [[40] * 4, [600, 0, 5, 600], [3000] * 4])
+def test_extract_from_many_units(index, sources):
+    rng = np.random.default_rng(6)
+    n = 3000
+    lengths = np.concatenate(LENGTHS)
+    columns = np.concatenate([np.sort(rng.integers(0, n, length)) for length in lengths]).astype(index)
+    order = rng.permutation(len(lengths))  # where each row of the frontier is in A
+    begins = pointers(lengths[np.argsort(order)])
+    indices = np.empty(len(columns), index)
+    for row, (begin, end) in zip(order, zip(pointers(lengths)[:-1], pointers(lengths)[1:], strict=True), strict=True):
+        indices[begins[row] : begins[row + 1]] = columns[begin:end]
+    A = Matrix(begins, indices, None, False, num_columns=n)
+    Q = StackedSelector(pointers([len(some) for some in LENGTHS]), order.astype(index), np.arange(4))
+    src_ptr, src = stacked(rng, n, sources, index)
+    backend, _ = emulated()
+    assert_same(backend.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
+def test_extract_where_the_filter_lets_columns_pass():
+    """Columns that share bits of the filter with others, which are members: the hash table tells them apart."""
+    rng = np.random.default_rng(7)
+    n = 80_000
+    A = hubs(rng, 300)
+    columns = np.arange(len(A.indices), dtype=np.int32) * 37 % n
+    A = A._replace(indices=columns, num_columns=n)
+    Q, _, _ = question(rng, 300, [300], [1])
+    src = rng.permutation(n)[: n // 2].astype(np.int32)
+    backend, _ = emulated()
+    src_ptr = pointers([len(src)])
+    assert_same(backend.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
 def test_extract_waits_as_often_for_many_batches():
     rng = np.random.default_rng(2)
     A = hubs(rng, 300)

@@ -10,6 +10,7 @@ from emulated_backend import emulated, needs_compiler
 from equality import assert_bulks_same
 
 import spsample as sp
+from spsample.backends.cuda.row_law_weighted_sums import row_sums_bytes
 from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import device_scratch
@@ -71,6 +72,17 @@ def little(emulated, patch, most):
     patch.setattr(emulated, "empty", limited)
 
 
+def test_memory_that_runs_out_says_how_many_batches_fit(emulated, graph, monkeypatch):
+    gpu, seeds = sp.DeviceGraph(graph), np.arange(512)
+    plan = sp.plan_bulk(gpu, seeds, SAMPLER, batch_size=8, memory_budget="1GiB")
+    emulated._free_bytes = plan.peak(40) * 16 // 15  # some is left over for batches larger than the pilots
+    little(emulated, monkeypatch, 8000)
+    with pytest.raises(CapacityError, match=r"got 64 batches .* at most [345]\d of these batches within") as caught:
+        sp.bulk_sample(gpu, seeds, SAMPLER, batch_size=8)
+    assert isinstance(caught.value.__cause__, MemoryError)
+    sp.bulk_sample(gpu, seeds[:64], SAMPLER, batch_size=8)  # nothing is left behind
+
+
 def test_memory_that_runs_out_says_how_much_was_asked(emulated, graph, monkeypatch):
     gpu = sp.DeviceGraph(graph)
     loader = sp.BulkLoader(gpu, np.arange(256), SAMPLER, batch_size=8, bulk_size=16, prefetch=0)
@@ -100,6 +112,21 @@ def test_sets_of_columns_are_made_in_groups_where_memory_is_short(emulated, grap
     emulated._free_bytes = 3 * 4 * 512  # three batches' sets in a quarter
     assert_bulks_same(expected, sp.bulk_sample(gpu, **call).to_host())
     assert emulated.launches > 2 * few / 3
+
+
+def test_sums_of_weights_are_kept_where_there_is_room(emulated, graph):
+    """Samples are the same with and without them."""
+    weights = np.random.default_rng(0).exponential(size=graph.num_edges).astype(np.float32)
+    weighted = sp.Graph(graph.indptr, graph.indices, weights)
+    expected = sp.bulk_sample(weighted, np.arange(64), SAMPLER, batch_size=8)
+    needed = row_sums_bytes(graph.num_nodes, graph.num_edges)
+    for free, kept, kernel in ((1 << 30, needed, "draw_summed"), (4 * needed - 1, 2 * graph.num_nodes, "draw_few")):
+        gpu = sp.DeviceGraph(weighted, "device")
+        emulated._free_bytes, emulated.kernels = free, set()
+        bulk = sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
+        assert_bulks_same(expected, bulk.to_host())
+        assert gpu.kept_nbytes == kept
+        assert kernel in emulated.kernels
 
 
 @pytest.mark.parametrize("entries", ["gpu", -0.1, 1.5, None, True])

@@ -11,7 +11,8 @@ from on_host import OnHost
 
 from spsample.backends.cuda import spgemm_hashed
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.cuda.spgemm_expanded import BYTES_PER_PRODUCT, SHARE_OF_FREE, ExpandedProduct
+from spsample.backends.cuda.device import SHARE_OF_FREE
+from spsample.backends.cuda.spgemm_expanded import BYTES_PER_PRODUCT, ExpandedProduct
 from spsample.backends.reference import ReferenceBackend
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")

@@ -119,7 +119,8 @@ def test_what_is_made_once_per_graph_is_done_before_others_see_it(emulated, grap
     operand = sp.DeviceGraph(graph).operand()
     kernels = get_backend("cuda")
     with emulated.callers_on(2), kernels.session():
-        made = [operand.kept.row_exponents, operand.kept.row_rules, operand.kept.cumulative, operand.kept.guide]
+        kept = operand.kept
+        made = [kept.row_exponents, *kept.row_rules, kept.cumulative, kept.guide]
     for array in made:
         by, time = array.memory.written
         assert emulated.timeline.waited[by] >= time

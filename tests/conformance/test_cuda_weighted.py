@@ -11,6 +11,7 @@ from on_host import OnHost
 
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.cuda.row_law_weighted import chosen_room
+from spsample.backends.cuda.row_law_weighted_sums import SUMS_EVERY, RowSums, row_sums_bytes
 from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedSelector
 from spsample.backends.reference import ReferenceBackend
 
@@ -218,6 +219,123 @@ def test_rules_of_another_length_or_type_are_refused(rules):
         OnHost(CudaKernels(EmulatedDevice())).sample_rows_weighted(
             A, selector([[0]]), Draw(KEY, 0, 2), True, True, rules
         )
+
+
+# --- sums kept from call to call --------------------------------------------------------------------------------------
+
+
+def check_by_sums(A, Q, *draws):
+    """Draws by sums that are made once for A, compared with the reference."""
+    backend = CudaKernels(EmulatedDevice())
+    device, B = backend.device, on_device(backend.device, A)
+    sums = backend.kept_for_rows(B)
+    assert isinstance(sums, RowSums)
+    assert sums.nbytes == row_sums_bytes(len(A.indptr) - 1, len(A.indices))
+    placed = Q._replace(vertices=device.to_device(Q.vertices))
+    for draw in draws:
+        rows = backend.sample_rows_weighted(B, placed, draw, True, True, sums)
+        host = type(rows)(*(part.host if device.owns(part) else part for part in rows))
+        assert_rows_equal(host, REFERENCE.sample_rows_weighted(A, Q, draw, True, True))
+    assert "draw_few" not in device.kernels
+    assert {name for name in device.kernels if "sum" in name} <= device.prepared
+    return sums
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_draws_by_sums(weights, replace):
+    """Rows of no, one and several sections, beginning anywhere in one; sizes for each number of lanes."""
+    rng = np.random.default_rng(21)
+    lengths = rng.permutation([0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40, 100, 257, 700, 3000] * 3)
+    for sizes, index, value in (((1, 2, 5), np.int32, np.float32), ((3, 15, 32), np.int64, np.float64)):
+        A = graph(rng, lengths, weights, index, value)
+        Q = selector([rng.permutation(54)[:20], [], rng.permutation(54)], index)
+        check_by_sums(A, Q, *(Draw(KEY, 1, size, replace) for size in sizes))
+
+
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+@pytest.mark.parametrize("weights", ["exponential", "zeros", "two", "ones"])
+def test_draws_by_sums_from_long_rows(weights, value):
+    """Rows at and above the length from which a block sums a row; more draws than lanes with replacement."""
+    rng = np.random.default_rng(22)
+    lengths = [3, LONG_ROW, LONG_ROW + 1, 0, 30_000, 4096, 100_001, 5]
+    A = graph(rng, lengths, weights, value=value)
+    draws = [Draw(KEY, 0, size, replace) for size, replace in ((4, False), (32, False), (5, True), (45, True))]
+    check_by_sums(A, selector([np.arange(8), [6, 1], [4]]), *draws)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6, 1e9])
+def test_redraws_by_sums(scale):
+    """Few entries more than the size, and entries that weigh nearly all: round follows round."""
+    rng = np.random.default_rng(23)
+    lengths = np.repeat([2, 6, 7, 11, 17, 33, 40, 300], 5)
+    A = graph(rng, lengths, "exponential", value=np.float64)
+    for place in (A.indptr[:-1], A.indptr[:-1] + lengths // 2, A.indptr[1:] - 1):
+        A.data[place] *= scale
+        scale *= scale
+    Q = selector([rng.permutation(40), rng.permutation(40)[:9]])
+    check_by_sums(A, Q, *(Draw(KEY, 2, size) for size in (1, 2, 3, 5, 6, 10, 16, 31, 32)))
+
+
+@pytest.mark.parametrize("heavy", [1, 4, 14, 19])
+def test_redraws_by_sums_of_neighbours(heavy):
+    """Entries beside each other, and ones of weight 0 between them, are taken out."""
+    rng = np.random.default_rng(24)
+    A = graph(rng, [60, 9000, 61, 20], "exponential", value=np.float64)
+    for begin, length in zip(A.indptr[:-1], np.diff(A.indptr), strict=True):
+        first = begin + rng.integers(0, length - heavy + 1)
+        A.data[first : first + heavy] *= 1e9
+        A.data[first + heavy // 2 : first + heavy : 3] = 0
+        A.data[first] *= 1e3
+    check_by_sums(A, selector([[0, 1, 2, 3], [1, 3]]), *(Draw(KEY, 0, size) for size in (2, 5, 15, 19, 20)))
+
+
+@pytest.mark.parametrize("count", [2, 256, 257, 1024])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_sums_of_exactly_2_to_32(count, value):
+    weights = np.concatenate([np.full(count, np.nextafter(value(1), value(0))), np.zeros(30), np.ones(4)]).astype(value)
+    A = Matrix(pointers([count + 30, 4, 0]), np.zeros(count + 34, np.int32), weights)
+    sums = check_by_sums(A, selector([[0, 1], [0, 2, 1]]), Draw(KEY, 0, 3), Draw(KEY, 0, 3, True))
+    assert int(sums.totals.host[0]) == 2**32 or count != 1024
+
+
+def test_draws_by_sums_at_extreme_exponents():
+    rng = np.random.default_rng(25)
+    spread = [5e-324, 1e-300, 1e-20, 1.0, 1e20, 1e300, 1.7e308]
+    rows = [rng.integers(1, 15, 30) * scale for scale in (5e-324, 1e-310, 1e-290, 1e290, 1e307)]
+    A = Matrix(pointers([30] * 5 + [7]), np.arange(157, dtype=np.int32) % 6, np.concatenate([*rows, spread]))
+    check_by_sums(A, selector([np.arange(6)] * 3), Draw(KEY, 3, 4), Draw(KEY, 3, 5), Draw(KEY, 3, 6, True))
+
+
+def test_many_draws_with_sums():
+    """They take the rules of the sums."""
+    rng = np.random.default_rng(26)
+    A = graph(rng, [101, 130, 9000, 20], "zeros")
+    check_by_sums(A, selector([[0, 1, 2, 3], [2, 0]]), Draw(KEY, 1, 33), Draw(KEY, 1, 100))
+
+
+def test_sums_by_their_definition():
+    """Each section's sum of the row that goes on into it."""
+    rng = np.random.default_rng(27)
+    lengths = np.array([5, 0, 30, 9000, 1, 16, 8])
+    A = Matrix(pointers(lengths), np.zeros(9060, np.int32), rng.integers(0, 1000, 9060).astype(np.float64))
+    sums = check_by_sums(A, selector([[0]]), Draw(KEY, 0, 2))
+    for begin, end, rule, total in zip(A.indptr[:-1], A.indptr[1:], sums.rules.host, sums.totals.host, strict=True):
+        numerators = A.data[begin:end].astype(np.uint64) << np.uint64(max(int(rule) >> 1, 0))
+        assert int(total) == int(numerators.sum())
+        for section in range(int(begin) // SUMS_EVERY + 1, (int(end) - 1) // SUMS_EVERY + 1):
+            assert sums.sums.host[section] == numerators[: section * SUMS_EVERY - begin].sum(), section
+
+
+def test_sums_are_kept_where_there_is_room():
+    A = graph(np.random.default_rng(28), [50, 30], "exponential")
+    needed = row_sums_bytes(2, 80)
+    kept = {}
+    for free in (4 * needed - 1, 4 * needed):
+        backend = CudaKernels(EmulatedDevice(free_bytes=free))
+        kept[free] = backend.kept_for_rows(on_device(backend.device, A))
+    assert kept[4 * needed - 1].host.tolist() == [UNKNOWN_RULE] * 2
+    assert kept[4 * needed].nbytes == needed
 
 
 # --- rows that lie apart ----------------------------------------------------------------------------------------------

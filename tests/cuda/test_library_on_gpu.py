@@ -140,7 +140,7 @@ def test_training(gpu, sampler):
 def test_memory_that_runs_out_says_how_many_batches_fit(gpu, graph):
     too_many = int(gpu.free_bytes() // (4 * graph.num_edges) + 100)
     seeds = np.tile(np.arange(64), too_many)
-    with pytest.raises(CapacityError, match=r"of these batches do|not even a single batch"):
+    with pytest.raises(CapacityError, match=r"at most \d+ of these batches"):
         sp.bulk_sample(graph, seeds, sp.GraphSAGE([-1, -1]), batch_size=64, backend="cuda")
     sp.bulk_sample(graph, np.arange(256), SAMPLER, batch_size=64, backend="cuda")  # nothing is left behind
 

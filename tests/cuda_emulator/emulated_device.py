@@ -21,7 +21,7 @@ from emulated_streams import Memory, Pinned, Timeline
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from parameters import only_read
 
-from spsample.backends.cuda.device import integer
+from spsample.backends.cuda.device import SHARE_OF_FREE, integer
 from spsample.backends.cuda.sources import include_options, kernel_folder, source_path
 from spsample.backends.cuda.streams import Streams
 
@@ -247,6 +247,9 @@ class EmulatedDevice:
 
     def free_bytes(self):
         return self._free_bytes
+
+    def scratch_bytes(self):
+        return self.free_bytes() // SHARE_OF_FREE
 
     def resident_warps(self):
         return 16

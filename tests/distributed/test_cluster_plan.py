@@ -17,13 +17,14 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.errors import CapacityError, InputError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.cluster.computation import Computation, Timed
+from spsample.planning.cluster.computation import Computation, Timed, Trials
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import NETWORKS, network_named
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
 from spsample.planning.cluster.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
+from spsample.planning.cluster.wire_widths import WireWidths
 from spsample.planning.graph_profile import GraphProfile
 from spsample.sampling import LayerwiseSampler
 
@@ -178,11 +179,28 @@ def test_bulks_of_less_than_a_tick_of_the_clock(seconds):
     assert fitted.unevenness == (2 if seconds[1] else 1)
 
 
-def test_a_trial_that_may_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: 1 << 20)
-    assert plan_cluster(PILOT, CLUSTER, Job("column"), replication=2, computation=True).grids
-    with pytest.raises(CapacityError, match=r"computation: got 1.00 MiB of memory; expected .*--no-computation"):
-        plan_cluster(PILOT, CLUSTER, Job("stages"), replication=2, computation=True)
+@pytest.mark.parametrize(
+    ("algorithm", "kilobytes", "fits"), [("stages", 1024, False), ("column", 1024, True), ("column", 8, False)]
+)
+def test_a_trial_that_may_not_fit_is_refused(monkeypatch, algorithm, kilobytes, fits):
+    """No rows of A are sent by "column", but its bulks take memory, too."""
+    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: kilobytes << 10)
+    if fits:
+        assert plan_cluster(PILOT, CLUSTER, Job(algorithm), replication=2, computation=True).grids
+        return
+    with pytest.raises(CapacityError, match=r"computation: got .* of memory; expected .*--no-computation"):
+        plan_cluster(PILOT, CLUSTER, Job(algorithm), replication=2, computation=True)
+
+
+def test_bulks_of_a_trial_that_do_not_fit_are_left_out(monkeypatch):
+    timed = []
+    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: free)
+    monkeypatch.setattr(Trials, "_timed", lambda _, shape, bulks: timed.append(len(bulks)) or [(1.0,)] * len(bulks))
+    trials, shape = Trials(PILOT, "column", WireWidths.of(4, 0, "unweighted", edge_ids=False)), GridShape(4)
+    for batches, sizes in ((1, 1), (2, 2), (6, 3)):
+        free = trials._memory(shape, batches, trials._bytes(shape, batches))
+        trials(shape)
+        assert timed.pop() == sizes
 
 
 def test_trials_of_a_scaled_graph_stand_for_larger_batches():

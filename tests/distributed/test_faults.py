@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
 from spsample.features import PartitionedFeatures
+from spsample.sampling.call import SamplingCall, sample_batches
 
 TIMEOUT = 20  # where ranks wait for each other for ever, a CommunicationError in the end
 P, FAULTY = 4, 2
@@ -345,6 +347,31 @@ def test_fault_after_the_last_exchange(faulty):
     told = f"seeds: got 12 batches of up to 9 seeds for Failing([3, 4]){where}; expected a bulk that fits in memory"
     assert all(str(error).startswith(told) for error in errors)
     same_batches(gathered(right), want("plain"))
+
+
+def test_no_memory_for_the_call_of_one_rank(monkeypatch):
+    """It is in the middle of what all ranks check together, batches of several sizes, too."""
+
+    def body(comm):
+        graph = partitioned()(comm)
+        ptr = np.array([0, 9, 9, 12])
+        if comm.rank == FAULTY:
+            is_full.rank = True
+        error = caught(lambda: sample_batches(graph, SEEDS[:12], SAGE, **GIVEN, batch_ptr=ptr))
+        is_full.rank = False
+        return error, sample_batches(graph, SEEDS[:12], SAGE, **GIVEN, batch_ptr=ptr).batch_ids.tolist()
+
+    is_full, make = threading.local(), SamplingCall.__init__
+
+    def made(self, *arguments, **named):
+        if getattr(is_full, "rank", False):
+            raise MemoryError("no room for the call")
+        make(self, *arguments, **named)
+
+    monkeypatch.setattr(SamplingCall, "__init__", made)
+    errors, right = zip(*run_threads(P, body, TIMEOUT), strict=True)
+    assert all("no room for the call" in str(error) for error in errors)
+    assert sorted(batch for ids in right for batch in ids) == [0, 1, 2]
 
 
 def test_no_memory_for_the_operand_of_one_rank():

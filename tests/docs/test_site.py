@@ -31,6 +31,16 @@ def test_code_is_not_cut_off(page):
     assert not wide
 
 
+def test_what_is_computed_lazily_is_an_attribute():
+    griffe = pytest.importorskip("griffe", reason="makes the pages of the Python interface")
+    extensions = griffe.load_extensions(str(DOCS / "griffe_options.py"))
+    module = griffe.load("spsample.sampling.bulk", search_paths=[str(ROOT)], extensions=extensions)
+    layers = module["MiniBatch.layers"]
+    assert layers.is_attribute
+    assert (str(layers.annotation), layers.labels) == ("list[Layer]", {"property"})
+    assert layers.docstring.value.startswith("A^1 .. A^L")
+
+
 def test_pages_lie_in_four_groups():
     groups = [line for line in nav().splitlines() if line.startswith("  - ")]
     assert groups == ["  - Start:", "  - How-to:", "  - How it works:", "  - Reference:"]

@@ -9,6 +9,7 @@ from emulated_device import EmulatedDevice
 from on_host import OnHost
 from test_cuda_spgemm import ExpandingKernels, matrix
 from test_cuda_spgemm import check as check_product
+from test_cuda_weighted import check_by_sums
 from test_instruction_sets import KEY, REFERENCE, assert_equal, pointers
 from test_layerwise_kernels import RULES, N, hubs
 
@@ -84,6 +85,17 @@ def test_weighted_rows_for_blocks(backend, index, value, size, replace):
     for _ in range(2):
         found = backend.sample_rows_weighted(A, Q, draw, True, True, rules)
         assert_equal(found, REFERENCE.sample_rows_weighted(A, Q, draw, True, True))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("index", "value"), [(np.int32, np.float32), (np.int64, np.float64)])
+def test_weighted_rows_by_sums(index, value, replace):
+    """Sums of rows for warps and for blocks; rows for several blocks, from which rounds of draws follow each other."""
+    rng = np.random.default_rng(10)
+    lengths = np.array([8200, 8193, 9000, 8193, *rng.integers(0, 60, 40)])
+    data = rng.exponential(size=lengths.sum()) ** 9 * (rng.random(lengths.sum()) < 0.9)
+    A = Matrix(pointers(lengths), rng.integers(0, 44, lengths.sum()).astype(index), data.astype(value))
+    check_by_sums(A, selector(rng, 30, 44, index), Draw(KEY, 0, 3, replace), Draw(KEY, 0, 12, replace))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])

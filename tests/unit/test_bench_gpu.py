@@ -203,12 +203,12 @@ def layer_of(rows: list, sources: list, ends: list, positions: list, data: np.nd
 
 
 def test_bytes_of_node_wise_layers() -> None:
-    indptr = np.array([0, 20, 21, 21])
     layer = layer_of([0, 1], [0, 1, 2], [0, 2, 3], [1, 17, 20])
     sectors = 1 + 1 + 2 + 1  # the ends of both rows, two sectors of row 0, one of row 1
-    assert bytes_moved.node_wise_bytes(layer, indptr) == 32 * sectors + 4 * (2 + 3 * 3 + 3) + 8 * 3
-    weights = 3 + 1  # entries 0 .. 19 lie in three sectors, entry 20 in one
-    assert bytes_moved.node_wise_bytes(layer, indptr, 4) == 32 * (sectors + weights) + 4 * 14 + 24
+    assert bytes_moved.node_wise_bytes(layer) == 32 * sectors + 4 * (2 + 3 * 3 + 3) + 8 * 3
+    weights = 2 + 1  # as the columns; in doubles entries 1, 17 and 20 lie in a sector each, too
+    assert bytes_moved.node_wise_bytes(layer, 4) == 32 * (sectors + weights) + 4 * 14 + 4 * 3 + 24
+    assert bytes_moved.node_wise_bytes(layer, 8) == 32 * (sectors + weights) + 4 * 14 + 8 * 3 + 24
 
 
 def test_bytes_of_layer_wise_layers() -> None:
@@ -374,9 +374,18 @@ def test_an_epoch_by_phases(graph: tuple) -> None:
     epoch = pytest.importorskip("gpu.epoch")
     task = epoch.Task.random(512, 6, draw_seeds(graph[0], 1, 60)[0], classes=3)
     settings = epoch.Settings(batch_size=16, bulk_size=2, hidden=8, fanouts=(3, 2))
-    run = epoch.Run(sp.Graph(*graph), task, sp.FeatureStore(task.x), settings, torch.device("cpu"))
+    places = epoch.Places(sp.Graph(*graph), sp.FeatureStore(task.x), sp.Graph(*graph), torch.device("cpu"))
+    run = epoch.Run(places, task, settings)
     turns = run.round()
-    assert set(turns) == {"sampling", "features", "training", epoch.WHOLE, epoch.AHEAD}
+    assert set(turns) == {
+        "sampling",
+        "features",
+        "training",
+        epoch.WHOLE,
+        epoch.AHEAD,
+        epoch.COPIED,
+        epoch.COPIED_AHEAD,
+    }
     assert all(turn.figures["batches"] == 4 for turn in turns.values())
     parts = turns["training"].seconds
     assert 0 < parts <= turns[epoch.WHOLE].seconds

@@ -205,6 +205,41 @@ stop = True
 thread.join()
 """
 
+FORK_WHILE_A_THREAD_COMPUTES_WHAT_IS_KEPT = """
+import threading
+from types import SimpleNamespace
+from spsample.sampling.bulk import MiniBatch
+from spsample.sparse.local import KeptArrays
+
+under_way, go_on = threading.Barrier(3), threading.Event()
+
+class Slow:
+    def __iter__(self):  # layers of a bulk
+        return iter(self.column_totals())
+
+    def column_totals(self, *_):
+        under_way.wait()
+        go_on.wait()
+        return np.zeros(0, np.uint64)
+
+def column_norms():
+    matrix = SimpleNamespace(indptr=[0], indices=[])
+    return len(KeptArrays(matrix, Slow(), "unweighted").cumulative)
+
+slow = [lambda: MiniBatch(SimpleNamespace(layers=Slow()), 0).layers, column_norms]
+threads = [threading.Thread(target=body, daemon=True) for body in slow]
+for thread in threads:
+    thread.start()
+under_way.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    bulk = sp.bulk_sample(graph, [1], sp.FastGCN([5]), batch_size=1)
+    os._exit(len(bulk[0].layers) - 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+go_on.set()
+"""
+
 MULTIPROCESSING = """
 import multiprocessing
 expected = [sample(i) for i in range(4)]
@@ -256,7 +291,9 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
 
 @needs_fork
-@pytest.mark.parametrize("code", [FORK, FORK_WHILE_THREADS_ALLOCATE, MULTIPROCESSING])
+@pytest.mark.parametrize(
+    "code", [FORK, FORK_WHILE_THREADS_ALLOCATE, FORK_WHILE_A_THREAD_COMPUTES_WHAT_IS_KEPT, MULTIPROCESSING]
+)
 def test_a_forked_process_samples(code: str) -> None:
     run_python(SAMPLE + code)
 

@@ -108,6 +108,7 @@ def test_what_fails_is_named_and_the_rest_goes_on(machine):
     assert [line.split(",")[0] for line in summary] == [
         "small: ok",
         "tests: failed (7)",
+        "memory: ok",
         "memcheck: ok",
         "racecheck: ok",
         "large: ok",

@@ -278,6 +278,57 @@ def test_work_on_a_copied_batch_sees_all_of_it(lazy: LazyCuda, options: Any) -> 
     assert sum(event.waits for event in lazy.events) == len(read) - 2  # of all but those that are in a buffer still
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> LazyCuda:
+    """The same, of features that are gathered into pinned memory however few they are."""
+    cuda = LazyCuda()
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(cuda, least_rows=1))
+    return cuda
+
+
+def with_views(batch: Any) -> Any:
+    """Arrays that begin where the rows of features do, and are less or laid out otherwise."""
+    x = batch.x
+    return {"all": x, "again": torch.from_numpy(x), "few": x[:3], "part": x[:, :2], "every": x[::2], "across": x.T}
+
+
+@pytest.mark.parametrize("options", [{"prefetch": 0}, {}, {"prefetch": 2, "stage_threads": "1,1"}, {"fetch": "bulk"}])
+def test_features_are_gathered_into_pinned_memory_and_copied_from_there(apart: LazyCuda, options: Any) -> None:
+    read = read_late(apart, make(device="cpu", **options))
+    batches = list(make(prefetch=0))
+    for batch, found in zip(batches, read, strict=True):
+        for array, tensor in zip(arrays_of(batch), found, strict=True):
+            np.testing.assert_array_equal(array, tensor.numpy())
+    assert apart.log == [("wait_event", "loop"), ("record_stream", "loop")] * 2 * len(read)
+    rows = [batch.x.nbytes for batch in batches]
+    assert [nbytes for nbytes in apart.buffers if nbytes % GRAIN] == rows  # the others are buffers
+
+
+def test_what_a_transform_makes_of_pinned_features(apart: LazyCuda) -> None:
+    read = read_late(apart, make(device="cpu", transform=with_views))
+    for batch, found in zip(make(prefetch=0), read, strict=True):
+        for array, tensor in zip(with_views(batch).values(), found, strict=True):
+            np.testing.assert_array_equal(np.asarray(array), tensor.numpy())
+
+
+def test_pinned_features_are_let_go_of(apart: LazyCuda) -> None:
+    transfer = PinnedTransfer(apart, least_rows=8)
+    assert transfer.rows(1, 1) is None
+    assert transfer.rows(0, 4) is None
+    rows = transfer.rows(2, 3)
+    assert rows.shape == (2, 3)
+    assert rows.dtype == np.float32
+    assert transfer.send_rows(rows.copy().reshape(-1).view(np.uint8)) is None
+    bytes_ = rows.reshape(-1).view(np.uint8)
+    del rows
+    assert len(transfer.send_rows(bytes_).whole) == 24
+    del bytes_
+    gc.collect()
+    apart.loop.run()
+    transfer._stream.run()
+    assert not len(transfer._rows)
+
+
 def test_what_is_staged_is_on_the_host_whatever_the_default_device() -> None:
     with torch.device("meta"):
         copied = list(make(device="cpu", prefetch=0))

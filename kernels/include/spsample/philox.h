@@ -110,6 +110,39 @@ public:
     // Integer in [0, t) from a draw, 0 < t <= the initial total.
     SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t) { return wide_ ? below_wide(draw, t) : below_narrow(draw, t); }
 
+    // Words are rejected whose product with t has lower low bits than this.
+    SPSAMPLE_HD uint64_t rejected_below(uint64_t t) const { return wide_ ? (uint64_t(0) - t) % t : kNarrowLimit % t; }
+
+    // The same integer where rejected_below(t) is known. Threads that make narrow and wide draws at a time compute their bits together.
+    SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t, uint64_t rejected_below) const {
+        const int position = static_cast<int>(wide_ ? 2 * (draw & 1) : draw & 3);
+        for (uint32_t attempt = 0;; ++attempt) {
+            const PhiloxWords words = block(draw >> (wide_ ? 1 : 2), attempt);
+            const uint32_t first = word_of(words, position);
+            const uint64_t word = wide_ ? wide_word(first, word_of(words, position | 1)) : first;
+            const uint64_t product = word * t, low = wide_ ? product : static_cast<uint32_t>(product);
+            if (low >= rejected_below || attempt == kLastAttempt) return wide_ ? multiply_high(word, t) : product >> 32;
+        }
+    }
+
+    // The same for a caller that asks for one draw: no bits are kept for others, and the code computes a block at one place.
+    SPSAMPLE_HD uint64_t one_below(int64_t draw, uint64_t t) const {
+        for (uint32_t attempt = 0;; ++attempt) {
+            const PhiloxWords words = block(draw >> (wide_ ? 1 : 2), attempt);
+            const bool is_last = attempt == kLastAttempt;
+            if (wide_) {
+                const int position = 2 * static_cast<int>(draw & 1);
+                const uint64_t word = wide_word(word_of(words, position), word_of(words, position + 1));
+                if (word * t >= t || is_last || word * t >= (uint64_t(0) - t) % t) return multiply_high(word, t);
+            } else {
+                const uint64_t product = word_of(words, static_cast<int>(draw & 3)) * t;
+                const uint32_t low = static_cast<uint32_t>(product);
+                const uint32_t narrow = static_cast<uint32_t>(t);  // 0 is 2^32, which takes every word
+                if (low >= t || is_last || narrow == 0 || low >= (0u - narrow) % narrow) return product >> 32;
+            }
+        }
+    }
+
 private:
     SPSAMPLE_HD PhiloxWords block(int64_t number, uint32_t attempt) const {
         return philox4x32_10(

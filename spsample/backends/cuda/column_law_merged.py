@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.cuda.compaction_sets import PLACE_NEW, ColumnSets, groups
-from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
+from spsample.backends.cuda.device import Device, DeviceArray, Kernel
 from spsample.backends.cuda.launcher import KernelLauncher, index_variant, num_columns, variant_of
 from spsample.backends.protocol import ColumnMatrix, Int64Array, Matrix, QuantisationRule, StackedSelector
 
@@ -156,7 +156,7 @@ class MergedColumnKernels(KernelLauncher):
 
 def _fitting(device: Device, ends: Int64Array) -> Iterator[tuple[int, int]]:
     """Consecutive batches of a group, of which the columns fit in memory together; always at least one."""
-    most = device.free_bytes() // SHARE_OF_FREE // COLUMN_BYTES
+    most = device.scratch_bytes() // COLUMN_BYTES
     first, count = 0, len(ends) - 1
     while first < count:
         last = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.device import Device, DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
@@ -15,7 +15,6 @@ from spsample.backends.protocol import Int64Array
 MARK_KNOWN = chunk_kernel("compaction", "mark_known")
 MARK_FOUND = chunk_kernel("compaction", "mark_found")
 COUNT_CHUNKS = Kernel("compaction", "count_chunks", lanes=32)
-COUNT_BATCHES = Kernel("compaction", "count_batches")
 RANK_SLOTS = Kernel("compaction", "rank_slots", lanes=32)
 PLACE_KNOWN = chunk_kernel("compaction", "place_known")
 PLACE_NEW = Kernel("compaction", "place_new", lanes=32)
@@ -43,7 +42,7 @@ def set_bytes(num_columns: int) -> int:
 
 def groups(device: Device, num_batches: int, num_columns: int) -> Iterator[tuple[int, int]]:
     """Consecutive batches whose sets fit in memory together: all of them where there is room."""
-    fitting = max(device.free_bytes() // SHARE_OF_FREE // set_bytes(num_columns), 1)
+    fitting = max(device.scratch_bytes() // set_bytes(num_columns), 1)
     return ((first, min(first + fitting, num_batches)) for first in range(0, num_batches, fitting))
 
 
@@ -94,15 +93,11 @@ class ColumnSets(KernelLauncher):
 
     def rank(self) -> DeviceArray:
         """Number the columns. Returns pointers (batches + 1) to the vertices of each batch, from 0."""
-        counts = [self.device.empty(self._chunks, np.int64) for _ in range(2)]
-        self.run(COUNT_CHUNKS, self._chunks, *self.parameters, self._chunks, *counts, variant=self._variant)
-        ends = [self.device.empty(self._chunks, np.int64) for _ in range(2)]
-        for count, end in zip(counts, ends, strict=True):
-            self.device.cumsum(count, end)
-        self.run(RANK_SLOTS, self._chunks, *self.parameters, self._chunks, *ends, variant=self._variant)
+        counts, ends = (self.device.empty(2 * self._chunks, np.int64) for _ in range(2))
+        self.run(COUNT_CHUNKS, self._chunks, *self.parameters, self._chunks, counts, variant=self._variant)
+        self.device.cumsum(counts, ends)
         src_ptr = self.device.empty(self.num_batches + 1, np.int64)
-        arguments = (self.num_batches, self.slots // 32, *ends, src_ptr)
-        self.run(COUNT_BATCHES, self.num_batches + 1, *arguments, variant=self._variant)
+        self.run(RANK_SLOTS, self._chunks, *self.parameters, self._chunks, ends, src_ptr, variant=self._variant)
         return src_ptr
 
     def place_known(self, vertices: DeviceArray, src_ptr: DeviceArray | None, src: DeviceArray | None) -> None:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.cuda.device import DeviceArray, Kernel, integer
+from spsample.backends.cuda.device import SHARE_OF_FREE, DeviceArray, Kernel, integer
+from spsample.backends.cuda.free_memory import FreeMemory
 from spsample.backends.cuda.sources import Variant, cubins
 from spsample.backends.cuda.streams import Streams
 from spsample.errors import BackendError, require_module
@@ -52,6 +53,7 @@ class CupyDevice:
             )
         self._functions: dict[tuple[str, str, Variant], Any] = {}
         self._streams = Streams()
+        self._free_memory = FreeMemory(self.free_bytes)
         self._allocator: Any = None
         self._share_torch_pool()
 
@@ -61,13 +63,13 @@ class CupyDevice:
         return f"sm_{self._device.compute_capability}"
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        return self._cupy.empty(shape, dtype)
+        return self._taken(self._cupy.empty(shape, dtype))
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        return self._cupy.zeros(shape, dtype)
+        return self._taken(self._cupy.zeros(shape, dtype))
 
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> DeviceArray:
-        return self._cupy.full(shape, value, dtype)
+        return self._taken(self._cupy.full(shape, value, dtype))
 
     def concatenate(self, parts: Sequence[DeviceArray]) -> DeviceArray:
         return self._cupy.concatenate([self.use(part) for part in parts])
@@ -121,6 +123,9 @@ class CupyDevice:
         pool = self._cupy.get_default_memory_pool()
         return int(free + pool.free_bytes() + self._torch_reserved())
 
+    def scratch_bytes(self) -> int:
+        return self._free_memory.bytes() // SHARE_OF_FREE
+
     def resident_warps(self) -> int:
         attributes = self._device.attributes
         return int(attributes["MultiProcessorCount"] * attributes["MaxThreadsPerMultiProcessor"] // 32)
@@ -129,6 +134,8 @@ class CupyDevice:
     def on_stream(self) -> Iterator[None]:
         torch = sys.modules.get("torch")
         self._share_torch_pool()
+        if self._streams.current is None:
+            self._free_memory.forget()
         with self._device:
             if torch is None or not torch.cuda.is_initialized():
                 with self._streams.session(self._cupy.cuda.get_current_stream()):
@@ -171,6 +178,10 @@ class CupyDevice:
             return
         values = [self._argument(argument) for argument in arguments]
         self._function(kernel, variant)((kernel.blocks(work),), (kernel.block,), values)
+
+    def _taken(self, array: DeviceArray) -> DeviceArray:
+        self._free_memory.took(array.nbytes)
+        return array
 
     def _argument(self, argument: Any) -> Any:
         if argument is None:

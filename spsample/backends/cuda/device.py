@@ -121,6 +121,10 @@ class Device(Protocol):
         """Memory of the GPU that can still be had, that of the pool included."""
         ...
 
+    def scratch_bytes(self) -> int:
+        """How much scratch that grows with a call may take now: a quarter of what is free, or rather less."""
+        ...
+
     def resident_warps(self) -> int:
         """How many warps the GPU holds at a time."""
         ...

@@ -19,8 +19,8 @@ SHARED_SLOTS = 2048
 """Hash tables of up to this number of slots lie in shared memory (kernels/cuda/distinct_draws.h)."""
 
 SLOT_BYTES = 12
-SHARE_OF_FREE = 8
-"""Scratch of the blocks takes at most an eighth of the memory that is free, or one block's."""
+SHARE_OF_SCRATCH = 2
+"""The blocks take at most half of what scratch may take, an eighth of the memory that is free, or one block's."""
 
 NO_DRAW_NUMBERS = 1
 WRONG_GUIDE = 2
@@ -86,7 +86,7 @@ class DistinctDraws(KernelLauncher):
         capacity = 1 << (2 * (limit + BLOCK) - 1).bit_length()
         shared = capacity <= SHARED_SLOTS
         per_block = scratch + (0 if shared else SLOT_BYTES * capacity)
-        fitting = self.device.free_bytes() // SHARE_OF_FREE // max(per_block, 1)
+        fitting = self.device.scratch_bytes() // SHARE_OF_SCRATCH // max(per_block, 1)
         blocks = max(min(batches, fitting, MOST_BLOCKS), 1)
         if shared:
             return Tables(blocks, None, None, capacity)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.cuda.device import BLOCK, DeviceArray, Kernel
-from spsample.backends.cuda.distinct_draws import SHARE_OF_FREE, DistinctDraws, Drawn, State
+from spsample.backends.cuda.distinct_draws import SHARE_OF_SCRATCH, DistinctDraws, Drawn, State
 from spsample.backends.cuda.launcher import index_variant, num_columns
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Draw, Int64Array, Matrix, StackedSelector
@@ -124,7 +124,7 @@ class EntryLawKernels(DistinctDraws):
         """Most columns that each batch can draw: of all columns, or, if that takes much memory, of its entries."""
         A, Q, _, draw = frontier
         room = np.full(len(Q.batch_ids), min(draw.size, num_columns(A)), np.int64)
-        if OUTCOME_BYTES * int(room.sum()) <= self.device.free_bytes() // SHARE_OF_FREE:
+        if OUTCOME_BYTES * int(room.sum()) <= self.device.scratch_bytes() // SHARE_OF_SCRATCH:
             return room
         return np.minimum(room, np.diff(self.stacked(Q.batch_ptr, lengths).entry_ptr))
 

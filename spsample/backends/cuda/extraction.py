@@ -6,19 +6,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.device import CHUNK, SHARE_OF_FREE, WARP, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.device import BLOCK, WARP, DeviceArray, Kernel
 from spsample.backends.cuda.launcher import KernelLauncher, StackedPointers, index_variant
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
 
 INSERT = Kernel("extraction", "insert_sources")
-MARK = chunk_kernel("extraction", "mark_members")
+MARK = Kernel("extraction", "mark_members", lanes=BLOCK)
 COUNT = Kernel("extraction", "count_kept")
-WRITE = chunk_kernel("extraction", "write_members")
+WRITE = Kernel("extraction", "write_members", lanes=WARP)
+
+UNIT = 1024
+"""Entries of a batch's frontier that are counted together (`kernels/cuda/extraction_frontier.h`)."""
+
+TILE_UNITS = 32
+"""Units that a block marks."""
+
+UNIT_BYTES = UNIT // 8 + 2 * 8
+"""A bit for each entry, and two counts."""
 
 SLOTS_PER_COLUMN = 4
 PLACE_BYTES = 4
-ENTRIES_PER_BYTE = 5
-"""A bit for each entry of the frontier, and two counts for each chunk of them."""
+
+FILTER_BITS_PER_COLUMN = 32
+LEAST_FILTER_BITS, MOST_FILTER_BITS = 1 << 10, 1 << 16
+"""Of a batch's filter; a block keeps it in shared memory (`kernels/cuda/extraction_sources.h`)."""
 
 
 class Membership(NamedTuple):
@@ -37,6 +48,24 @@ class Membership(NamedTuple):
         return Membership(self.A, Q, src_ptr - src_ptr[0], self.src[int(src_ptr[0]) : int(src_ptr[-1])])
 
 
+class Units(NamedTuple):
+    """The frontier in units, and those in tiles, batch by batch.
+
+    `ends` (m + 1), `unit_ptr` and `tile_ptr` (k + 1) are on the device, as kernels take them.
+    """
+
+    ends: DeviceArray
+    unit_ptr: DeviceArray
+    tile_ptr: DeviceArray
+    units: int
+    tiles: int
+
+    @property
+    def parameters(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
+        """As kernels take them."""
+        return self.ends, self.unit_ptr, self.tile_ptr
+
+
 class ExtractionKernels(KernelLauncher):
     """`extract`."""
 
@@ -53,9 +82,8 @@ class ExtractionKernels(KernelLauncher):
     def _extracted(self, asked: Membership, positions: bool) -> StackedRows:
         A, Q = asked.A, asked.Q
         frontier = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, -1, False))
-        per_source = SLOTS_PER_COLUMN * (A.indices.dtype.itemsize + PLACE_BYTES)
-        needed = frontier.entry_ptr // ENTRIES_PER_BYTE + per_source * asked.src_ptr
-        groups = fitting_groups(needed, self.device.free_bytes() // SHARE_OF_FREE)
+        needed = scratch_bytes(frontier.entry_ptr, asked.src_ptr, A.indices.dtype.itemsize)
+        groups = fitting_groups(needed, self.device.scratch_bytes())
         if len(groups) <= 1:
             return self._restricted(asked, frontier, positions)
         return self._joined(Q, [self._extracted(asked.of_batches(*group), positions) for group in groups])
@@ -63,30 +91,41 @@ class ExtractionKernels(KernelLauncher):
     def _restricted(self, asked: Membership, frontier: StackedPointers, positions: bool) -> StackedRows:
         """The entries of one group of batches: marked, counted and written."""
         A, Q, variant = asked.A, asked.Q, index_variant(asked.A.indices)
-        arguments = (*self.matrix(A), *self.selector(Q), *self._tables(asked), frontier.ends, frontier.total)
-        chunks = chunks_of(frontier.total)
-        bits = self.device.empty(chunks * (CHUNK // WARP), np.uint32)
-        counts, chunk_ends = (self.device.empty(chunks, np.int64) for _ in range(2))
-        self.run(MARK, chunks, *arguments, bits, counts, variant=variant)
-        self.device.cumsum(counts, chunk_ends)
-        m = len(Q.vertices)
+        units = self._units(frontier)
+        arguments = (*self.matrix(A), *self.selector(Q), *self._sources(asked), *units.parameters)
+        bits = self.device.empty(units.units * WARP, np.uint32)
+        counts, unit_ends = (self.device.empty(units.units, np.int64) for _ in range(2))
+        self.run(MARK, units.tiles, *arguments, bits, counts, variant=variant)
+        self.device.cumsum(counts, unit_ends)
+        m, k = len(Q.vertices), len(Q.batch_ids)
         ends = self.device.empty(m + 1, np.int64)
-        self.run(COUNT, m + 1, frontier.ends, m, bits, chunk_ends, ends, variant=variant)
+        counted = (self.uploaded(Q.batch_ptr), k, *units.parameters, bits, unit_ends)
+        self.run(COUNT, m + 1, *counted, ends, variant=variant)
         kept = self.stacked_at(Q.batch_ptr, ends)
         local = self.device.empty(kept.total, A.indices.dtype)
         where = self.device.empty(kept.total, np.int64) if positions else None
-        work = chunks if kept.total else 0
-        self.run(WRITE, work, *arguments, bits, chunk_ends, local, where, variant=variant)
+        work = units.units if kept.total else 0
+        self.run(WRITE, work, *arguments, bits, unit_ends, local, where, variant=variant)
         return StackedRows(Q.batch_ptr, kept.entry_ptr, kept.indptr, local, where)
 
-    def _tables(self, asked: Membership) -> tuple[Any, ...]:
-        """Parameters of the batches' src columns as hash tables, filled."""
-        dtype = asked.A.indices.dtype
+    def _units(self, frontier: StackedPointers) -> Units:
+        """The entries of the frontier in units and tiles."""
+        unit_ptr = pointers_to(frontier.entry_ptr, UNIT)
+        tile_ptr = pointers_to(unit_ptr, TILE_UNITS)
+        both, k = self.device.to_device(np.concatenate([unit_ptr, tile_ptr])), len(unit_ptr)
+        return Units(frontier.ends, both[:k], both[k:], int(unit_ptr[-1]), int(tile_ptr[-1]))
+
+    def _sources(self, asked: Membership) -> tuple[Any, ...]:
+        """Parameters of the batches' src columns as hash tables and filters, filled."""
+        dtype, k = asked.A.indices.dtype, len(asked.src_ptr) - 1
         src_ptr, slots = self.uploaded(asked.src_ptr), SLOTS_PER_COLUMN * len(asked.src)
-        tables = (src_ptr, self.device.full(slots, -1, dtype), self.device.full(slots, 2**32 - 1, np.uint32))
+        tables = (self.device.full(slots, -1, dtype), self.device.full(slots, 2**32 - 1, np.uint32))
+        bits = filter_bits(asked.src_ptr)
+        filters = self.device.zeros(k * bits // 32, np.uint32)
+        sources = (src_ptr, *tables, filters, 33 - bits.bit_length())
         src = asked.src if asked.src.dtype == dtype else asked.src.astype(dtype)
-        self.run(INSERT, len(src), *tables, len(asked.src_ptr) - 1, src, variant=index_variant(src))
-        return tables
+        self.run(INSERT, len(src), *sources, k, src, variant=index_variant(src))
+        return sources
 
     def _joined(self, Q: StackedSelector, groups: list[StackedRows]) -> StackedRows:
         """The stacked rows of consecutive groups of the batches of Q."""
@@ -100,6 +139,37 @@ class ExtractionKernels(KernelLauncher):
             self.device.concatenate([group.columns for group in groups]),
             self.device.concatenate(where) if where else None,
         )
+
+
+def pointers_to(pointers: Int64Array, size: int) -> Int64Array:
+    """Pointers to the pieces of `size` items, of which the last may be short, that each part is cut into.
+
+    Examples
+    --------
+    >>> pointers_to(np.array([0, 5, 5, 13]), 4)
+    array([0, 2, 2, 4])
+    """
+    pieces = -(-np.diff(pointers) // size)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces)])
+
+
+def filter_bits(src_ptr: Int64Array) -> int:
+    """Bits of each batch's filter, a power of two: enough that few absent columns of the largest batch pass.
+
+    Examples
+    --------
+    >>> [filter_bits(np.array([0, size])) for size in (0, 100, 10_000)]
+    [1024, 4096, 65536]
+    """
+    wanted = FILTER_BITS_PER_COLUMN * int(np.diff(src_ptr).max(initial=0))
+    return min(max(1 << max(wanted - 1, 0).bit_length(), LEAST_FILTER_BITS), MOST_FILTER_BITS)
+
+
+def scratch_bytes(entry_ptr: Int64Array, src_ptr: Int64Array, id_bytes: int) -> Int64Array:
+    """(k + 1,) memory that the batches before each need: units of the frontier, src columns and filters."""
+    per_source = SLOTS_PER_COLUMN * (id_bytes + PLACE_BYTES)
+    filters = filter_bits(src_ptr) // 8 * np.arange(len(src_ptr))
+    return UNIT_BYTES * pointers_to(entry_ptr, UNIT) + per_source * src_ptr + filters
 
 
 def fitting_groups(needed: Int64Array, most: int) -> list[tuple[int, int]]:

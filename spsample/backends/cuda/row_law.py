@@ -10,6 +10,7 @@ from spsample.backends.cuda.launcher import StackedPointers, index_variant, num_
 from spsample.backends.protocol import Compaction, Draw, Matrix, StackedRows, StackedSelector
 
 TAKE = chunk_kernel("row_law", "take_rows")
+NARROW = Kernel("row_law", "sample_uniform_narrow", lanes=WARP)
 WIDE = Kernel("row_law", "sample_uniform_wide", lanes=32)
 SCRATCH_BYTES = 256 << 20
 """At most, for the positions drawn so far of the rows that are drawn from at a time."""
@@ -26,8 +27,9 @@ class RowLawKernels(CompactionKernels):
         out = (pointers.ends, columns, where)
         if draw.size <= WARP:
             width = 1 << (draw.size - 1).bit_length()
-            kernel = Kernel("row_law", "sample_uniform_narrow", lanes=width)
-            self.run(kernel, len(Q.vertices), *arguments, width, *out, variant=index_variant(A.indices))
+            turn = rows_at_a_turn(len(Q.vertices), width, self.device.resident_warps())
+            turns = -(-len(Q.vertices) // turn)
+            self.run(NARROW, turns, *arguments, width, turn, *out, variant=index_variant(A.indices))
         else:
             scratch, warps = self._scratch(draw.size, len(Q.vertices))
             self.run(WIDE, warps, *arguments, scratch, scratch.shape[1], *out, variant=index_variant(A.indices))
@@ -60,3 +62,17 @@ class RowLawKernels(CompactionKernels):
         per_block = WIDE.block // WARP
         warps = max(-(-warps // per_block), 1) * per_block
         return self.device.empty((warps, capacity), np.int64), warps
+
+
+def rows_at_a_turn(rows: int, width: int, warps: int) -> int:
+    """How many rows a warp looks up at a time, where it draws with `width` lanes from each.
+
+    A power of two: one for each lane, or fewer, so that there is work for all warps that the GPU holds.
+
+    Examples
+    --------
+    >>> [rows_at_a_turn(rows, 8, 1000) for rows in (10, 9_000, 1_000_000)]
+    [4, 8, 32]
+    """
+    share = max(rows // warps, 1)
+    return min(max(1 << share.bit_length() >> 1, WARP // width), WARP)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
+from spsample.backends.cuda.device import Device, DeviceArray, Kernel
 from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.cuda.spgemm_select_rows import Triple
@@ -84,7 +84,7 @@ class ExpandedProduct(KernelLauncher):
 
     def _slices(self) -> Iterator[Slice]:
         """One slice where memory and 64-bit keys allow."""
-        most = max(self.device.free_bytes() // SHARE_OF_FREE // BYTES_PER_PRODUCT, 1)
+        most = max(self.device.scratch_bytes() // BYTES_PER_PRODUCT, 1)
         most_rows = max((1 << 63) // max(self._num_columns, 1), 1)
         total = int(self.device.to_host(self._row_ends[-1:])[0])
         if total <= most and self._rows <= most_rows:

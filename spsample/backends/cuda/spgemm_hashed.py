@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.device import BLOCK, SHARE_OF_FREE, Device, DeviceArray, Kernel, chunks_of
+from spsample.backends.cuda.device import BLOCK, Device, DeviceArray, Kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.cuda.spgemm_expanded import LENGTHS, ExpandedProduct, value_type
@@ -82,7 +82,7 @@ class HashedProduct(KernelLauncher):
         self._index, self._dtype = A[1].dtype, value_type(A, B)
         self._rows = len(A[0]) - 1
         self._rows_per_warp = min(max(self._rows // device.resident_warps(), 1), 32)
-        self._room = device.free_bytes() // SHARE_OF_FREE
+        self._room = device.scratch_bytes()
         self._entry_ends = device.zeros(len(A[1]) + 1, np.int64)
         self._classes = device.empty(self._rows, np.uint8)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,8 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from spsample.errors import DTypeError
+from spsample.loading.to_device.transfer import address_of
 
 __all__ = ["Parcel"]
+
+Apart = Callable[[NDArray[np.uint8]], torch.Tensor | None]
 
 ALIGNMENT = 64
 """Bytes of which each run begins at a multiple: those of a cache line."""
@@ -52,6 +55,8 @@ class Parcel:
     ----------
     arrays
         NumPy arrays, and tensors of the host.
+    apart : function, optional
+        Gives the bytes on the device (uint8) of memory that is copied on its own; None of what is to go with the rest.
 
     Attributes
     ----------
@@ -73,14 +78,18 @@ class Parcel:
     [tensor([0, 1]), tensor([0.5000])]
     """
 
-    def __init__(self, arrays: Iterable[Any]) -> None:
+    def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
         self._pieces: list[_Piece] = [_NOWHERE] * len(sources)
+        self._apart = {number: apart(source.values) for number, source in enumerate(sources)}
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
         low, high, begin = 0, 0, 0  # the addresses of a run, and where it is in the parcel
         for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
             address, nbytes, values, dtype, shape = sources[number]
+            if self._apart[number] is not None:
+                self._pieces[number] = _Piece(0, nbytes, dtype, shape)
+                continue
             if address >= high or (address - low) % dtype.itemsize:
                 low, high, begin = address, address, -(-self.nbytes // ALIGNMENT) * ALIGNMENT
             place = begin + address - low if nbytes else 0
@@ -96,25 +105,21 @@ class Parcel:
 
     def tensors(self, whole: torch.Tensor) -> list[torch.Tensor]:
         """The arrays in their order, as views of what was written, wherever it is now."""
-        return [piece.of(whole) for piece in self._pieces]
+        wholes = (whole if apart is None else apart for apart in self._apart.values())
+        return [piece.of(one) for piece, one in zip(self._pieces, wholes, strict=True)]
 
 
 def _source(array: Any) -> _Source:
     if isinstance(array, np.ndarray):
         dtype = _torch_dtype(array.dtype)
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return _Source(_address(values), values.nbytes, values, dtype, array.shape)
+        return _Source(address_of(values), values.nbytes, values, dtype, array.shape)
     if array.layout is not torch.strided or array.requires_grad or array.is_quantized:
         given = f"a tensor of layout {array.layout}, requires_grad={array.requires_grad}"
         raise DTypeError(argument="transform", given=given, expected="dense tensors without gradients on the host")
     plain = array.resolve_conj().resolve_neg().contiguous()
     values = plain.reshape(-1).view(torch.uint8).numpy()
-    return _Source(_address(values), values.nbytes, values, array.dtype, tuple(array.shape))
-
-
-def _address(values: NDArray[np.uint8]) -> int:
-    """As `values.ctypes.data`, in a tenth of the time."""
-    return int(values.__array_interface__["data"][0])
+    return _Source(address_of(values), values.nbytes, values, array.dtype, tuple(array.shape))
 
 
 @cache

@@ -13,7 +13,9 @@ from spsample.errors import BackendError, DTypeError, InputError, require_module
 from spsample.loading.to_device.walking import map_arrays
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from spsample.loading.order import Delivered
     from spsample.loading.prefetch import ClosableIterator
@@ -53,6 +55,10 @@ class Copies(Protocol):
     batches: int
     phases: tuple[str, ...]
 
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Memory for the features of a batch, from which they are copied at once; None: any memory will do."""
+        ...
+
     def sent(self, batch: Any) -> Any:
         """Begin to copy a batch, or what a transform has made of one."""
         ...
@@ -76,6 +82,9 @@ class NoCopies:
     device, batches = None, 0
     phases: tuple[str, ...] = ()
 
+    def rows(self, count: int, dim: int) -> None:
+        """Any memory will do."""
+
     def sent(self, batch: Any) -> Any:
         """The batch."""
         return batch
@@ -94,10 +103,10 @@ class NoCopies:
 
 
 class _OnItsWay(NamedTuple):
-    """A batch whose arrays are tensors, and the bytes of all of them."""
+    """A batch whose arrays are tensors, and the bytes of all of them, in the order of their copies."""
 
     batch: Any
-    landed: Any
+    landed: list[Any]
 
 
 class ToDevice:
@@ -119,23 +128,38 @@ class ToDevice:
         self.device = device
         self._transfer = transfer_to(device) if transfer is None else transfer
 
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Pinned memory, where the device is a GPU and there is much to copy."""
+        rows: NDArray[np.float32] | None = self._transfer.rows(count, dim)
+        return rows
+
     def __reduce__(self) -> tuple[Any, ...]:
         return ToDevice, (self.device,)  # streams and pinned memory belong to a process
 
     def sent(self, batch: Any) -> _OnItsWay:
-        """Begin to copy a batch; its arrays may be changed or freed afterwards."""
+        """Begin to copy a batch; its arrays may be freed afterwards, and all but those of `rows` may be changed."""
         from spsample.loading.to_device.parcel import Parcel
 
         arrays: list[Any] = []
         map_arrays(batch, partial(_noted, arrays))
-        parcel = Parcel(arrays)
-        landed = self._transfer.send(parcel.nbytes, parcel.write)
-        tensors = iter(parcel.tensors(landed.whole))
+        landed: list[Any] = []
+        parcel = Parcel(arrays, partial(self._sent_apart, landed))
+        landed.append(self._transfer.send(parcel.nbytes, parcel.write))
+        tensors = iter(parcel.tensors(landed[-1].whole))
         return _OnItsWay(map_arrays(batch, lambda array: next(tensors)), landed)
+
+    def _sent_apart(self, landed: list[Any], values: NDArray[np.uint8]) -> Any:
+        """The bytes on the device of memory that `rows` gave, which are put to those on their way; None of other."""
+        one = self._transfer.send_rows(values)
+        if one is None:
+            return None
+        landed.append(one)
+        return one.whole
 
     def arrived(self, batch: _OnItsWay) -> Any:
         """Let the current stream wait for the copy."""
-        self._transfer.receive(batch.landed)
+        for one in batch.landed:
+            self._transfer.receive(one)
         return batch.batch
 
     def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:

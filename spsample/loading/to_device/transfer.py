@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,13 +15,25 @@ from numpy.typing import NDArray
 
 from spsample.backends.tensors import on_stream
 
-__all__ = ["BUFFERS", "CudaCalls", "Landed", "PinnedTransfer", "StagedTransfer", "Transfer", "transfer_to"]
+__all__ = [
+    "BUFFERS",
+    "CudaCalls",
+    "Landed",
+    "PinnedTransfer",
+    "StagedTransfer",
+    "Transfer",
+    "address_of",
+    "transfer_to",
+]
 
 BUFFERS = 2
 """Pinned buffers of a loader: one is written while the other one is read by the device."""
 
 GRAIN = 1 << 20
 """Bytes of which a pinned buffer is a multiple."""
+
+LEAST_ROWS = 1 << 20
+"""Bytes of rows of features from which on they have pinned memory of their own: copying less twice costs little."""
 
 Write = Callable[[NDArray[np.uint8]], None]
 
@@ -43,6 +56,14 @@ class Landed(NamedTuple):
 class Transfer(Protocol):
     """A way to a device."""
 
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Memory for rows of features that is copied from where it is; None: any memory will do."""
+        ...
+
+    def send_rows(self, values: NDArray[np.uint8]) -> Landed | None:
+        """Begin to copy what `rows` gave, which must not change afterwards, and may be freed; None of other memory."""
+        ...
+
     def send(self, nbytes: int, write: Write) -> Landed:
         """Begin to copy bytes that a function writes; what it reads may be changed or freed afterwards."""
         ...
@@ -63,6 +84,12 @@ class StagedTransfer:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+
+    def rows(self, count: int, dim: int) -> None:
+        """Any memory will do."""
+
+    def send_rows(self, values: NDArray[np.uint8]) -> None:
+        """It is copied with the others."""
 
     def send(self, nbytes: int, write: Write) -> Landed:
         """Write to memory of their own, and move that."""
@@ -133,17 +160,41 @@ class PinnedTransfer:
     3. The stream that uses them waits for the event of the copy. The pool keeps the memory until that stream, too, is
        done with it (`record_stream`).
 
+    Rows of features, which are most of a batch, are gathered into pinned memory that torch's pool of it gives out, and
+    copied from there. That pool, too, knows the copies that it was used for, and gives it out again after them.
+
     Parameters
     ----------
     calls : CudaCalls
     buffers : int
         How many there are. Where more copies are under way at once, as of two passes, there are as many.
+    least_rows : int
+        Bytes of rows from which on they have pinned memory of their own.
     """
 
-    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS) -> None:
+    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, least_rows: int = LEAST_ROWS) -> None:
         self._calls = calls
+        self._least_rows = least_rows
+        self._rows: weakref.WeakValueDictionary[int, NDArray[np.uint8]] = weakref.WeakValueDictionary()  # by address
         self._stream = calls.new_stream()
         self._buffers = deque(_Buffer() for _ in range(buffers))
+
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Pinned memory, for as long as the array or a view of it is there."""
+        nbytes = 4 * count * dim
+        if nbytes < max(self._least_rows, 1):
+            return None
+        memory: NDArray[np.uint8] = self._calls.pinned(nbytes).numpy()
+        self._rows[address_of(memory)] = memory  # views of it keep it
+        return memory.view(np.float32).reshape(count, dim)
+
+    def send_rows(self, values: NDArray[np.uint8]) -> Landed | None:
+        """Begin to copy such memory, or the first bytes of it."""
+        memory = self._rows.get(address_of(values))
+        if memory is None:
+            return None
+        pinned: Any = memory.base  # torch's: its pool is told of the copy, which it would not be of another tensor
+        return self._copied(pinned[: values.nbytes])
 
     def send(self, nbytes: int, write: Write) -> Landed:
         """Write to a buffer, and begin to copy it."""
@@ -151,13 +202,18 @@ class PinnedTransfer:
         try:
             memory = self._room(buffer, nbytes)
             write(memory.numpy())
-            with self._calls.on(self._stream):
-                whole = self._calls.empty(nbytes)
-                whole.copy_(memory, non_blocking=True)
-                buffer.read = self._calls.recorded(self._stream)
+            landed = self._copied(memory)
+            buffer.read = landed.ready
         finally:
             self._buffers.append(buffer)
-        return Landed(whole, buffer.read)
+        return landed
+
+    def _copied(self, memory: torch.Tensor) -> Landed:
+        """Begin to copy pinned memory."""
+        with self._calls.on(self._stream):
+            whole = self._calls.empty(len(memory))
+            whole.copy_(memory, non_blocking=True)
+            return Landed(whole, self._calls.recorded(self._stream))
 
     def receive(self, landed: Landed) -> None:
         """Let the current stream wait for the copy, and memory be kept for it."""
@@ -181,6 +237,11 @@ class PinnedTransfer:
             buffer.memory = None
             buffer.memory = self._calls.pinned(-(-(nbytes + nbytes // 8) // GRAIN) * GRAIN)
         return buffer.memory[:nbytes]
+
+
+def address_of(values: NDArray[Any]) -> int:
+    """As `values.ctypes.data`, in a tenth of the time."""
+    return int(values.__array_interface__["data"][0])
 
 
 def transfer_to(device: torch.device) -> Transfer:

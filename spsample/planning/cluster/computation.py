@@ -24,6 +24,7 @@ from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.pilot import Pilot
 from spsample.planning.cluster.traffic import bulk_traffic
 from spsample.planning.cluster.wire_widths import WireWidths
+from spsample.planning.memory_check import PEAK_PER_RESULT_BYTE
 
 MOST_TRIAL_RANKS = 4
 TRIAL_BATCHES = (1, 2, 6)  # of a rank, in the bulks of a trial
@@ -116,26 +117,26 @@ class Trials:
         Raises
         ------
         CapacityError
-            If ranks of the trial may be sent all of A, and there is no memory for that.
+            If there is no memory for the smallest bulks of a trial: ranks may be sent all of A, but by "column".
         """
-        small = trial_shape(shape)
-        self._require_memory(small)
-        order = np.random.default_rng(0).permutation(self.pilot.seeds)
+        small, free = trial_shape(shape), available_memory()
         moved = {m: self._bytes(small, m) for m in TRIAL_BATCHES}
-        sizes = [m for m in TRIAL_BATCHES if m == TRIAL_BATCHES[0] or moved[m] * small.ranks <= MOST_TRIAL_BYTES]
+        need = {m: self._memory(small, m, moved[m]) for m in TRIAL_BATCHES}
+        first, *larger = TRIAL_BATCHES
+        if need[first] > free:
+            raise _no_memory(free, need[first], small.ranks)
+        sizes = [first, *(m for m in larger if moved[m] * small.ranks <= MOST_TRIAL_BYTES and need[m] <= free)]
+        order = np.random.default_rng(0).permutation(self.pilot.seeds)
         bulks = [np.resize(order, m * small.ranks * self.pilot.batch_size) for m in sizes]
         found = self._timed(small, bulks)
         return Computation.fitted([Timed(m, moved[m], one) for m, one in zip(sizes, found, strict=True)])
 
-    def _require_memory(self, shape: GridShape) -> None:
-        free, need = available_memory(), shape.ranks * self.pilot.graph.num_edges * self.wire.entry_bytes
-        if self.algorithm != "column" and need > free:
-            raise CapacityError(
-                argument="computation",
-                given=f"{format_bytes(free)} of memory",
-                expected=f"{format_bytes(need)}, which {shape.ranks} ranks with all of A take",
-                hint="Plan without it: --no-computation, or computation=False.",
-            )
+    def _memory(self, shape: GridShape, batches: int, moved: float) -> int:
+        """Bytes that all ranks take for a bulk with as many batches a rank, estimated high."""
+        pilot = self.pilot
+        rows = 0 if self.algorithm == "column" else pilot.graph.num_edges * self.wire.entry_bytes
+        batch = PEAK_PER_RESULT_BYTE * pilot.scale * pilot.bulk.nbytes / len(pilot.bulk)
+        return round(shape.ranks * (rows + batch * batches + moved))
 
     def _bytes(self, shape: GridShape, batches: int) -> float:
         """Mean bytes of a rank, of a bulk with as many batches a rank."""
@@ -162,6 +163,15 @@ class Trials:
             by_rank = np.array(run_threads(shape.ranks, body))  # rank, bulk, round
         medians = by_rank.mean(axis=0).argsort(axis=1)[:, ROUNDS // 2]
         return [tuple(by_rank[:, i, r].tolist()) for i, r in enumerate(medians)]
+
+
+def _no_memory(free: int, need: int, ranks: int) -> CapacityError:
+    return CapacityError(
+        argument="computation",
+        given=f"{format_bytes(free)} of memory",
+        expected=f"{format_bytes(need)}, which a trial on {ranks} ranks may take",
+        hint="Plan without it: --no-computation, or computation=False.",
+    )
 
 
 def trial_shape(shape: GridShape) -> GridShape:
