@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from spsample.backends import get_backend
-from spsample.features.gathering import new_rows
 from spsample.sampling import adapters
 
 if TYPE_CHECKING:
@@ -48,17 +47,20 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def new_numbers(shape: Sequence[int]) -> torch.Tensor:
-    """A tensor of float32, not filled, of the core's memory: blocks of about the size are used again.
+    """A tensor of float32, not filled, in room for up to an eighth more, so that others of about the size take as much.
 
-    From step to step activations differ a little in size. malloc cannot put one where a smaller one was, and needs half
-    as much memory again.
+    From step to step activations differ a little in size. malloc does not put one where a smaller one was, and the
+    process grows; room of one size is used again.
 
     Examples
     --------
     >>> new_numbers((2, 3)).shape
     torch.Size([2, 3])
     """
-    return torch.from_numpy(new_rows(1, math.prod(shape)).reshape(shape))
+    count = math.prod(shape)
+    step = 1 << max(count.bit_length() - 4, 0)
+    room = as_array(torch.empty(-(-count // step) * step, dtype=torch.float32, device="cpu"))
+    return torch.from_numpy(room[:count].reshape(shape))
 
 
 def device_of(backend: str | None) -> torch.device:
