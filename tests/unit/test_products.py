@@ -13,6 +13,7 @@ from torch.nn import functional
 from spsample.common.threads import compiled_core
 from spsample.training import products
 from spsample.training.products import linear
+from spsample.training.tensors import new_numbers
 
 torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -200,3 +201,16 @@ def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_LARGE", 7 * 15 + 1)
     x, weight, _ = arguments(7)
     assert not is_ours(linear(x, weight))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1, 1), (15, 1), (29_301, 256)])
+def test_results_of_the_core_take_room_of_few_sizes(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, empty = [], torch.empty
+    monkeypatch.setattr(torch, "empty", lambda size, **options: sizes.append(size) or empty(size, **options))
+    numbers = new_numbers(shape)
+    assert numbers.shape == shape
+    assert numbers.dtype == torch.float32
+    assert numbers.is_contiguous()
+    assert numbers.numel() <= sizes[0] <= numbers.numel() * 1.13
+    new_numbers((29_400, 256)), new_numbers((29_250, 256))
+    assert sizes[1] == sizes[2]
