@@ -120,5 +120,6 @@ NB_MODULE(_core, m) {
     spsample::bind_parts_ldg(m);
     spsample::bind_aggregate(m);
     spsample::bind_dropout(m);
+    spsample::bind_sparse_products(m);
     spsample::bind_keep_freed(m);
 }

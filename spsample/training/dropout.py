@@ -15,6 +15,7 @@ from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
+from spsample.training.tensors import new_numbers
 from spsample.training.transforms import one_by_one, signed
 
 __all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
@@ -170,7 +171,7 @@ def _flat(*tensors: Tensor) -> list[np.ndarray]:
 def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: Tensor) -> Tensor:
     """What a kernel of the core makes of h under a key."""
     numbers, number = h.detach().contiguous(), int(key)
-    out = torch.empty_like(numbers)
+    out = new_numbers(numbers.shape)
     x, to = _flat(numbers, out)
     kernel(x, (number & 0xFFFFFFFF, number >> 32), _least(p), 1 / (1 - p), to)
     return out
@@ -241,7 +242,7 @@ class _ScaledWherePositive(torch.autograd.Function):
     @signed
     def forward(x: Tensor, where: Tensor, scale: float) -> Tensor:
         numbers = x.detach().contiguous()
-        out = torch.empty_like(numbers)
+        out = new_numbers(numbers.shape)
         flat, positive, to = _flat(numbers, where.detach().contiguous(), out)
         compiled_core().scale_where_positive(flat, positive, scale, to)
         return out

@@ -1,4 +1,7 @@
-"""Matrix products of layers: by oneDNN on the processor, where torch's own go to another library."""
+"""Matrix products of layers: by oneDNN on the processor, where torch's own go to another library.
+
+Gradients that are mostly zero go back by `spsample.training.sparse_products`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.training.transforms import one_by_one, signed
+from spsample.training.sparse_products import is_mostly_zero, outer_sums, times
+from spsample.training.transforms import is_untransformed, one_by_one, signed
 
 __all__ = ["linear"]
 
@@ -100,8 +104,24 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
+        of_x, of_weight = (times, outer_sums) if _leaves_out_zeros(gradient) else (_times, _outer_sums)
         return (
-            linear(gradient, weight.t()) if needs_x else None,
-            torch.mm(x.t(), gradient).t() if needs_weight else None,
+            of_x(gradient, weight) if needs_x else None,
+            of_weight(gradient, x) if needs_weight else None,
             gradient.sum(0) if needs_bias and ctx.has_bias else None,
         )
+
+
+def _leaves_out_zeros(gradient: Tensor) -> bool:
+    """Whether most of this is 0, and nobody differentiates what comes of it or maps over it."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_untransformed(gradient):
+        return False
+    return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
+
+
+def _times(gradient: Tensor, weight: Tensor) -> Tensor:
+    return linear(gradient, weight.t())
+
+
+def _outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+    return torch.mm(x.t(), gradient).t()

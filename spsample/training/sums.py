@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
-from spsample.training.tensors import as_array
+from spsample.training.tensors import as_array, new_numbers
 from spsample.training.transforms import one_by_one, signed
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ class _WeightedSums(torch.autograd.Function):
 
 
 def summed(sums: Sums, rows: NDArray[Any]) -> Tensor:
-    """A h of rows in C order, float32 or float64, into memory that torch allocates."""
-    dtype = torch.float32 if rows.dtype == np.float32 else torch.float64
-    out = torch.empty(len(sums.indptr) - 1, rows.shape[1], dtype=dtype, device="cpu")
+    """A h of rows in C order, float32 or float64."""
+    shape = len(sums.indptr) - 1, rows.shape[1]
+    out = new_numbers(shape) if rows.dtype == np.float32 else torch.empty(shape, dtype=torch.float64, device="cpu")
     compiled_core().aggregate_rows(
         sums.indptr, sums.columns, sums.values, rows.reshape(-1), rows.shape, out.numpy().reshape(-1)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from spsample.sampling import adapters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_tensor", "device_of"]
+__all__ = ["as_array", "as_tensor", "device_of", "new_numbers"]
 
 
 def as_tensor(array: Any) -> torch.Tensor:
@@ -42,6 +44,23 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """
     array: NDArray[Any] = tensor.numpy() if torch.compiler.is_compiling() else np.from_dlpack(tensor)
     return array
+
+
+def new_numbers(shape: Sequence[int]) -> torch.Tensor:
+    """A tensor of float32, not filled, in room for up to an eighth more, so that others of about the size take as much.
+
+    From step to step activations differ a little in size. malloc does not put one where a smaller one was, and the
+    process grows; room of one size is used again.
+
+    Examples
+    --------
+    >>> new_numbers((2, 3)).shape
+    torch.Size([2, 3])
+    """
+    count = math.prod(shape)
+    step = 1 << max(count.bit_length() - 4, 0)
+    room = as_array(torch.empty(-(-count // step) * step, dtype=torch.float32, device="cpu"))
+    return torch.from_numpy(room[:count].reshape(shape))
 
 
 def device_of(backend: str | None) -> torch.device:

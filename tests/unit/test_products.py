@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from spsample.common.threads import compiled_core
 from spsample.training import products
 from spsample.training.products import linear
+from spsample.training.tensors import new_numbers
 
 torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -130,6 +132,53 @@ def test_gradients_of_each_example_by_vmap() -> None:
     torch.testing.assert_close(each(linear), each(functional.linear), rtol=1e-4, atol=1e-4)
 
 
+def mostly_zero(*shape: int) -> torch.Tensor:
+    """Gradients as they are behind ReLU and dropout."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.25)
+
+
+@torch_only
+@pytest.mark.parametrize("wanted", [(0, 1, 2), (0,), (1,), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_gradients_that_are_mostly_zero(wanted: tuple[int, ...], has_bias: bool) -> None:
+    given = [one.detach() for one in arguments(400)[: 3 if has_bias else 2]]
+    asked = [given[i].requires_grad_() for i in wanted if i < len(given)]
+    if asked:
+        ours, torchs = linear(*given), functional.linear(*given)
+        found, expected = (torch.autograd.grad(one, asked, mostly_zero(400, 3)) for one in (ours, torchs))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@torch_only
+@pytest.mark.skipif(compiled_core() is None, reason="needs the compiled core")
+def test_zeros_are_left_out_where_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[torch.Tensor] = []
+    monkeypatch.setattr(products, "times", lambda g, weight: calls.append(g))
+    x, weight, bias = arguments(40)
+    for g, expected in ((mostly_zero(40, 3), 1), (torch.ones(40, 3), 0), (torch.zeros(()).expand(40, 3), 1)):
+        calls.clear()
+        linear(x, weight, bias).backward(g)
+        assert len(calls) == expected
+    calls.clear()
+    torch.autograd.grad(linear(x, weight, bias), x, mostly_zero(40, 3), create_graph=True)
+    torch.autograd.grad(linear(x, weight, bias), x, mostly_zero(2, 40, 3), is_grads_batched=True)
+    assert not calls
+
+
+@torch_only
+def test_many_gradients_at_once_that_are_mostly_zero() -> None:
+    given, many = arguments(40), mostly_zero(4, 40, 3)
+
+    def both(product: Callable[..., torch.Tensor]) -> list[Any]:
+        batched = torch.autograd.grad(product(*given), given, many, is_grads_batched=True)
+        with torch.no_grad():
+            _, back = torch.func.vjp(product, *(one.detach() for one in given))
+            return [*batched, *torch.vmap(back)(many), *back(many[0])]
+
+    torch.testing.assert_close(both(linear), both(functional.linear), rtol=1e-4, atol=1e-4)
+
+
 @torch_only
 def test_torchs_product_is_traced() -> None:
     x, weight, bias = (tensor.detach() for tensor in arguments(7))
@@ -152,3 +201,16 @@ def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_LARGE", 7 * 15 + 1)
     x, weight, _ = arguments(7)
     assert not is_ours(linear(x, weight))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1, 1), (15, 1), (29_301, 256)])
+def test_results_of_the_core_take_room_of_few_sizes(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, empty = [], torch.empty
+    monkeypatch.setattr(torch, "empty", lambda size, **options: sizes.append(size) or empty(size, **options))
+    numbers = new_numbers(shape)
+    assert numbers.shape == shape
+    assert numbers.dtype == torch.float32
+    assert numbers.is_contiguous()
+    assert numbers.numel() <= sizes[0] <= numbers.numel() * 1.13
+    new_numbers((29_400, 256)), new_numbers((29_250, 256))
+    assert sizes[1] == sizes[2]
