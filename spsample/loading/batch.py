@@ -137,7 +137,7 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
 
 
 Rows = Callable[[int, int], "NDArray[np.float32] | None"]
-"""Gives memory for so many rows of so many features; None: that of the features will do."""
+"""Gives memory for rows of features, of which it is told both numbers; None: any memory will do."""
 
 
 def gather_features(features: FeatureSource | None, vertices: Any, rows: Rows = lambda count, dim: None) -> Any:

@@ -61,7 +61,7 @@ class RowSumsKernels(KernelLauncher):
         return self.row_sums(A, entries)
 
     def row_sums(self, A: Matrix, entries: int) -> RowSums:
-        """The sums of all rows of A, which has so many entries. Reads all weights, two or three times."""
+        """The sums of all rows of A, which has that number of `entries`. Reads all weights, two or three times."""
         self.device.prepare([SUM, SUM_LONG], variant_of(A))
         rows, sections = len(A.indptr) - 1, entries // SUMS_EVERY + 1
         made = RowSums(
@@ -77,7 +77,7 @@ class RowSumsKernels(KernelLauncher):
 
 
 def long_list(device: Device, rows: int) -> tuple[DeviceArray, DeviceArray]:
-    """An empty list of rows that are for blocks: their number, and room for so many."""
+    """An empty list of rows that are for blocks: their number, and room for all of them."""
     return device.zeros(1, np.uint64), device.empty(rows, np.int64)
 
 

@@ -100,7 +100,7 @@ class _SumsOrRows(NamedTuple):
 
 
 def _columns_of(pieces: list[list[ColumnMatrix]]) -> Sent:
-    """Of each rank's sums."""
+    """The columns of each rank's sums."""
     columns = np.concatenate([piece.columns for sums in pieces for piece in sums])
     return Sent(columns, np.array([sum(len(piece.columns) for piece in sums) for sums in pieces], np.int64))
 

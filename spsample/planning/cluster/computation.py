@@ -194,7 +194,7 @@ def trial_shape(shape: GridShape) -> GridShape:
 
 
 def trial_batches(most: int, fits: Callable[[int], bool]) -> list[int]:
-    """Batches of a rank in the bulks of a trial: one, as many as in a large bulk, and a number between.
+    """How many batches of a rank the bulks of a trial have: one, those of a large bulk, and a number between.
 
     What many batches take is not known from few: their data are in no cache, and bytes that grow with the batches alone
     tell nothing of those that do not.
