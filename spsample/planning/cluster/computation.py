@@ -204,7 +204,7 @@ def trial_batches(most: int, fits: Callable[[int], bool]) -> list[int]:
     most : int
         Batches of a rank in an epoch.
     fits : callable
-        Whether a trial may have so many.
+        Whether a trial may have that number.
 
     Examples
     --------
