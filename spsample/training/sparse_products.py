@@ -59,7 +59,7 @@ def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
     tensor([[0., 0.],
             [2., 6.]])
     """
-    out = torch.empty(gradient.shape[1], x.shape[1])
+    out = torch.empty(gradient.shape[1], x.shape[1], dtype=torch.float32, device="cpu")
     compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out))
     return out
 

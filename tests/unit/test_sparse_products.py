@@ -125,3 +125,15 @@ def test_wrong_sizes_of_products_are_named(sizes: tuple[Any, ...], name: str) ->
     g, w, out = (np.zeros(one, np.float32) for one in (g, w, out))
     with pytest.raises(ValueError, match=f"^{name}:"):
         compiled_core().multiply_sparse(g, w, shape, out)
+
+
+def test_results_are_float32_on_the_host_whatever_torchs_defaults() -> None:
+    gradient, weight, x = drawn(3, 17, 0.25), torch.ones(17, 2), torch.ones(3, 2)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            found = times(gradient, weight), outer_sums(gradient, x)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, expected in zip(found, (gradient @ weight, gradient.t() @ x), strict=True):
+        torch.testing.assert_close(one, expected)
