@@ -171,7 +171,8 @@ def _counts_within(pilots: Workload, available: int) -> BulkCounts:
     except TooManyEntriesError:
         raise CapacityError(
             argument="batch_size",
-            given=f"{pilots.num_batches} batches of up to {pilots.batch_size} seeds, with more than {most} sampled edges",
+            given=f"{pilots.num_batches} batches of up to {pilots.batch_size} seeds, "
+            f"with more than {most} sampled edges",
             expected=f"batches that fit in the {format_bytes(available)} that are available",
             hint="Use smaller batches, fanouts or layer sizes.",
         ) from None
