@@ -35,8 +35,8 @@ COPIED_BATCHES = 4
 device is the host itself: two that were copied ahead, the one in use, and the next."""
 
 PINNED_BATCHES = 8
-"""The same where the device is a GPU: torch gives out pinned memory in powers of two bytes. So the six batches that are on
-the host (two of those of other loaders are on the GPU) may take the memory of twelve, four more than of them."""
+"""The same where the device is a GPU. Torch gives out pinned memory in powers of two bytes: the six batches that are on
+the host, as two of those that other loaders have there are on the GPU, may take the memory of twelve."""
 
 _NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
 _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
