@@ -33,7 +33,7 @@ torch = pytest.importorskip("torch")
 from spsample.loading.to_device import transfer as transfer_module  # noqa: E402
 from spsample.loading.to_device.parcel import ALIGNMENT, Parcel  # noqa: E402
 from spsample.loading.to_device.transfer import GRAIN, PinnedTransfer  # noqa: E402
-from tests.unit.lazy_cuda import LazyCuda  # noqa: E402
+from tests.unit.lazy_cuda import LazyCuda, PooledCuda  # noqa: E402
 
 DATA = planted(600, degree=6, random_seed=1)
 SEEDS = np.arange(0, 600, 2)
@@ -425,6 +425,32 @@ def test_ranks_gather_into_pinned_memory(apart: LazyCuda, batches: str, prefetch
 def test_plans_count_what_pinned_memory_of_a_gpu_may_take() -> None:
     on_host, on_gpu = (ToDevice(torch.device(name), transfer=object()) for name in ("cpu", "cuda:0"))
     assert on_gpu.batches == 2 * on_host.batches
+
+
+class Untold(PinnedTransfer):
+    """Copies pinned memory as another tensor than that of its pool."""
+
+    def send_rows(self, values: Any) -> Any:
+        memory = self._rows.get(transfer_module.address_of(values))
+        return None if memory is None else self._copied(torch.from_numpy(memory)[: values.nbytes])
+
+
+@pytest.mark.parametrize("transform", [None, with_views, with_overlaps])
+@pytest.mark.parametrize("options", [{"prefetch": 0}, {}, {"prefetch": 2, "stage_threads": "1,1"}, {"fetch": "bulk"}])
+@pytest.mark.parametrize("kind", [PinnedTransfer, Untold])
+def test_pinned_memory_is_given_out_again_after_its_copies(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, options: Any, transform: Any
+) -> None:
+    cuda = PooledCuda()
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: kind(cuda, least_rows=1))
+    read = read_late(cuda, make(device="cpu", transform=transform, **options))
+    made = [arrays_of(batch if transform is None else transform(batch)) for batch in make(prefetch=0)]
+    is_right = [
+        all(np.array_equal(np.asarray(array), tensor.numpy()) for array, tensor in zip(arrays, found, strict=True))
+        for arrays, found in zip(made, read, strict=True)
+    ]
+    assert all(is_right) == (kind is PinnedTransfer)
+    assert len(cuda.blocks) < len(cuda.buffers)  # some has been given out again
 
 
 def test_pinned_features_are_let_go_of(apart: LazyCuda) -> None:
