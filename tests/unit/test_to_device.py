@@ -354,6 +354,18 @@ def test_without_pinned_memory_features_are_copied_with_the_rest(
             np.testing.assert_array_equal(array, tensor.numpy())
 
 
+def test_features_for_processes_take_no_pinned_memory(apart: LazyCuda) -> None:
+    from tests.unit import transforms
+
+    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
+    read = read_late(apart, loader)
+    loader.close()
+    for batch, found in zip(make(prefetch=0, transform=transforms.doubled), read, strict=True):
+        for array, tensor in zip(arrays_of(batch), found, strict=True):
+            np.testing.assert_array_equal(array, tensor.numpy())
+    assert not [nbytes for nbytes in apart.buffers if nbytes % GRAIN]
+
+
 def test_factored_loaders_gather_into_pinned_memory(apart: LazyCuda) -> None:
     def body(comm: Any) -> Any:
         options = {"batch_size": 16, "sampler_ranks": 1, "features": X, "device": "cpu"}
