@@ -435,7 +435,8 @@ class BulkLoader(Loader):
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
-        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"), self._copies.rows)
+        copies = self._copies if self._transform.batches == 0 else copies_to(None)  # processes get copies of their own
+        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"), copies.rows)
         for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):

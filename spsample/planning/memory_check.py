@@ -58,17 +58,17 @@ def require_memory(call: SamplingCall | Workload) -> None:
 def out_of_memory(call: SamplingCall, error: CapacityError) -> CapacityError:
     """What is said of a call that failed with an error: how many batches fit, where a device's memory ran out.
 
-    What the call had made is let go of. An error of another kind is returned as it is, and so is one of a call of which
-    four batches do not fit either.
+    What the call had made is let go of. An error of another kind is returned as it is, and so is that of a call of one
+    batch, or of which four batches do not fit either.
     """
-    if not call.graph.is_on_device or not isinstance(error.__cause__, MemoryError):
+    if not call.graph.is_on_device or not isinstance(error.__cause__, MemoryError) or call.num_batches < 2:
         return error
     clear_frames(error.__cause__.__traceback__)
     work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
     work = replace(work, batch_ptr=call.batch_ptr)
     available = call.graph.free_bytes()
     try:
-        plan = plan_of(work, _pilots_of_call(work, available), available)
+        plan = plan_of(work, _counts_within(work.pilots(CALL_PILOTS), available), available)
     except CapacityError:
         return error
     return _beyond_memory(call, plan)
@@ -156,19 +156,26 @@ def _kept_pilots(work: Workload, available: int) -> BulkCounts | None:
 
 
 def _pilots_of_call(work: Workload, available: int) -> BulkCounts:
+    """Counts of its pilots, which the graph keeps."""
+    pilots = work.pilots(CALL_PILOTS)
+    counts = _counts_within(pilots, available)
+    _kept(work).setdefault(_likeness(pilots), counts)
+    return counts
+
+
+def _counts_within(pilots: Workload, available: int) -> BulkCounts:
     """Counts of pilots, for which no more entries are drawn than ids of them fit."""
-    pilots, most = work.pilots(CALL_PILOTS), available // work.graph.index_dtype.itemsize
+    most = available // pilots.graph.index_dtype.itemsize
     try:
-        counts = BulkCounts.of(pilots.sample(most))
+        return BulkCounts.of(pilots.sample(most))
     except TooManyEntriesError:
         raise CapacityError(
             argument="batch_size",
-            given=f"{pilots.num_batches} batches of up to {work.batch_size} seeds, with more than {most} sampled edges",
+            given=f"{pilots.num_batches} batches of up to {pilots.batch_size} seeds, "
+            f"with more than {most} sampled edges",
             expected=f"batches that fit in the {format_bytes(available)} that are available",
             hint="Use smaller batches, fanouts or layer sizes.",
         ) from None
-    _kept(work).setdefault(_likeness(pilots), counts)
-    return counts
 
 
 def _kept(work: Workload) -> dict[Hashable, BulkCounts]:

@@ -138,6 +138,42 @@ def test_a_loader_ranks_features_by_its_own_batches(emulated, sampler, name):
     np.testing.assert_array_equal(hot, np.sort(hottest))
 
 
+class Alternating:
+    """Threads and turns in the place of `Turns`, each for one bulk."""
+
+    in_turn = False
+
+    def begin(self, *, is_new):
+        pass
+
+    def asks(self):
+        pass
+
+    def delivered(self, *, ends_bulk):
+        self.in_turn ^= ends_bulk
+        return ends_bulk
+
+
+@pytest.mark.parametrize("fetch", ["batch", "bulk"])
+@pytest.mark.parametrize("entries", ["device", "host"])
+def test_a_loader_that_changes_between_threads_and_turns(emulated, entries, fetch):
+    graph = rmat()
+    x = np.random.default_rng(0).normal(size=(graph.num_nodes, 5)).astype(np.float32)
+    call = {"seeds": np.arange(0, 400, 2), "sampler": sp.GraphSAGE([4, 3])}
+    options = {"batch_size": 16, "bulk_size": 2, "labels": np.arange(graph.num_nodes), "random_seed": 5, "fetch": fetch}
+    host = sp.BulkLoader(graph, **call, **options, features=x, prefetch=0)
+    features = sp.DeviceFeatures(x, 0.5, np.arange(graph.num_nodes))
+    device = sp.BulkLoader(sp.DeviceGraph(graph, entries), **call, **options, features=features)
+    assert device._turns is not None
+    assert device._may_take_turns
+    device._turns = Alternating()
+    for _ in range(2):
+        for one, other in zip(host, device, strict=True):
+            np.testing.assert_array_equal(one.x, emulated.to_host(other.x))
+            np.testing.assert_array_equal(one.y, emulated.to_host(other.y))
+            np.testing.assert_array_equal(one.src_nodes, emulated.to_host(other.src_nodes))
+
+
 def test_loader(emulated):
     graph = rmat()
     x = np.random.default_rng(0).normal(size=(graph.num_nodes, 5)).astype(np.float32)

@@ -200,3 +200,25 @@ def test_without_cupy_the_error_says_how_to_get_it(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(sp.errors.MissingDependencyError, match=r'install it with: pip install "spsample\[gpu\]"$'):
         sp.bulk_sample(graph, [0], SAMPLER, batch_size=1, backend="cuda")
+
+
+def test_memory_that_runs_out_for_a_graph_of_device_arrays(emulated, graph, monkeypatch):
+    gpu = sp.DeviceGraph.from_arrays(emulated.to_device(graph.indptr), emulated.to_device(graph.indices))
+    little(emulated, monkeypatch, 8000)
+    with pytest.raises(CapacityError, match=r"got 64 batches of up to 8 seeds") as caught:
+        sp.bulk_sample(gpu, np.arange(512), SAMPLER, batch_size=8)
+    assert isinstance(caught.value.__cause__, MemoryError)
+
+
+def test_memory_that_runs_out_once_for_one_batch(emulated, graph, monkeypatch):
+    """Nothing is said of what fits where nothing smaller can be asked for."""
+    gpu, failures, empty = sp.DeviceGraph(graph), [MemoryError()], emulated.empty
+
+    def empty_later(shape, dtype):
+        if failures:
+            raise failures.pop()
+        return empty(shape, dtype)
+
+    monkeypatch.setattr(emulated, "empty", empty_later)
+    with pytest.raises(CapacityError, match=r"got 1 batches .* a bulk that fits in memory"):
+        sp.bulk_sample(gpu, np.arange(8), SAMPLER, batch_size=8)

@@ -7,10 +7,12 @@ A buffer that is written too early changes a copy that has not been done yet; a 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 NOTHING = 0x55
@@ -63,8 +65,7 @@ class DeviceMemory(torch.Tensor):
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> Any:
         assert non_blocking
-        target = self.as_subclass(torch.Tensor)
-        self.cuda.current_stream().give(lambda: target.copy_(source))
+        self.cuda.current_stream().give(self.cuda.copy_of(source, self.as_subclass(torch.Tensor)))
         return self
 
     def record_stream(self, stream: LazyStream) -> None:
@@ -97,6 +98,10 @@ class LazyCuda:
         self.buffers.append(nbytes)
         return torch.empty(nbytes, dtype=torch.uint8)
 
+    def copy_of(self, source: torch.Tensor, target: torch.Tensor) -> Any:
+        """The work of a copy."""
+        return lambda: target.copy_(source)
+
     def empty(self, nbytes: int) -> torch.Tensor:
         assert self.current_stream() is not self.loop, "the memory would be given out to another stream"
         return torch.full((nbytes,), NOTHING, dtype=torch.uint8).as_subclass(DeviceMemory)
@@ -117,3 +122,67 @@ class LazyCuda:
         event = LazyEvent(stream)
         self.events.append(event)
         return event
+
+
+class Block:
+    """Pinned memory that is given out anew once it is let go of and the copies are over that its pool was told of."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.empty(nbytes, np.uint8)
+        self.begin = self.memory.__array_interface__["data"][0]
+        self.copies = 0
+        self.is_out = False
+        self.storage: int | None = None
+
+    def give_out(self, nbytes: int) -> torch.Tensor:
+        array = self.memory[:nbytes]  # which the storage of the tensor keeps
+        weakref.finalize(array, self.let_go)
+        tensor = torch.from_numpy(array)
+        self.storage, self.is_out = tensor.untyped_storage()._cdata, True
+        return tensor
+
+    def let_go(self) -> None:
+        self.is_out = False
+        self.spoil()
+
+    def spoil(self) -> None:
+        """Somebody else writes to it, as soon as it may be given out."""
+        if not self.is_out and not self.copies:
+            self.memory.fill(NOTHING)
+
+
+class PooledCuda(LazyCuda):
+    """With torch's pool of pinned memory, which learns of a copy by the storage of the tensor that is copied.
+
+    A copy knows an address only, and keeps nothing alive.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[Block] = []
+
+    def pinned(self, nbytes: int) -> torch.Tensor:
+        with self.lock:
+            self.buffers.append(nbytes)
+            size = 1 << max(nbytes - 1, 0).bit_length()
+            free = (one for one in self.blocks if not one.is_out and not one.copies and len(one.memory) == size)
+            block = next(free, None) or Block(size)
+            if block not in self.blocks:
+                self.blocks.append(block)
+            return block.give_out(nbytes)
+
+    def copy_of(self, source: torch.Tensor, target: torch.Tensor) -> Any:
+        address, nbytes, storage = source.data_ptr(), len(source), source.untyped_storage()._cdata
+        if not nbytes:
+            return lambda: None
+        block = next(one for one in self.blocks if one.begin <= address < one.begin + len(one.memory))
+        is_told = block.is_out and block.storage == storage
+        block.copies += is_told
+
+        def copy() -> None:
+            place = address - block.begin
+            target.copy_(torch.from_numpy(block.memory[place : place + nbytes]))
+            block.copies -= is_told
+            block.spoil()
+
+        return copy

@@ -10,9 +10,12 @@ from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from spsample.backends.cuda.cupy_device import StreamAddress, cupy_stream, torch_memory
+from spsample.backends.cuda.cupy_device import CupyDevice, StreamAddress, cupy_stream, torch_memory
+from spsample.backends.cuda.device import SHARE_OF_FREE
+from spsample.backends.cuda.free_memory import FreeMemory
 from spsample.backends.cuda.streams import Streams
 
 
@@ -158,3 +161,23 @@ class ClockedStream:
 
     def wait_event(self, event):
         self.clock |= event
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda device, values: device.empty(len(values), np.int64),
+        lambda device, values: device.zeros(len(values), np.int64),
+        lambda device, values: device.full(len(values), 7, np.int64),
+        lambda device, values: device.concatenate([values[:40], values[40:]]),
+        lambda device, values: device.sort(values),
+        lambda device, values: device.argsort(values),
+        lambda device, values: device.to_device(values),
+    ],
+)
+def test_what_a_session_takes_is_counted(made):
+    device = CupyDevice.__new__(CupyDevice)
+    device._cupy, device._free_memory, device.use = np, FreeMemory(lambda: 8000), lambda array: array
+    assert device.scratch_bytes() == 8000 // SHARE_OF_FREE
+    assert made(device, np.arange(100)).nbytes == 800
+    assert device.scratch_bytes() == 7200 // SHARE_OF_FREE

@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import spsample as sp
 from spsample.backends.cuda import cupy_device
 from spsample.comm import run_threads
 from spsample.data import planted
-from spsample.distributed import ReplicatedGraph
+from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import BackendError, DTypeError, InputError
+from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, PartitionedFeatures
 from spsample.loading import FactoredLoader
-from spsample.loading.to_device.stage import copies_to, require_device
+from spsample.loading.to_device.stage import ToDevice, copies_to, require_device
 from spsample.loading.to_device.walking import map_arrays
 from spsample.timeline import Timeline
 from spsample.timeline.stages import stage_times
@@ -31,7 +33,7 @@ torch = pytest.importorskip("torch")
 from spsample.loading.to_device import transfer as transfer_module  # noqa: E402
 from spsample.loading.to_device.parcel import ALIGNMENT, Parcel  # noqa: E402
 from spsample.loading.to_device.transfer import GRAIN, PinnedTransfer  # noqa: E402
-from tests.unit.lazy_cuda import LazyCuda  # noqa: E402
+from tests.unit.lazy_cuda import LazyCuda, PooledCuda  # noqa: E402
 
 DATA = planted(600, degree=6, random_seed=1)
 SEEDS = np.arange(0, 600, 2)
@@ -289,7 +291,13 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> LazyCuda:
 def with_views(batch: Any) -> Any:
     """Arrays that begin where the rows of features do, and are less or laid out otherwise."""
     x = batch.x
-    return {"all": x, "again": torch.from_numpy(x), "few": x[:3], "part": x[:, :2], "every": x[::2], "across": x.T}
+    made = {"all": x, "again": torch.from_numpy(x), "few": x[:3], "part": x[:, :2], "every": x[::2], "across": x.T}
+    return {**made, "others": x[3:], "none": x[:0], "bytes": x.view(np.uint8)[:, 1:-1]}
+
+
+def with_overlaps(batch: Any) -> Any:
+    """Arrays that share rows of features, none of which has all."""
+    return {"first": batch.x[:5], "last": batch.x[3:]}
 
 
 @pytest.mark.parametrize("options", [{"prefetch": 0}, {}, {"prefetch": 2, "stage_threads": "1,1"}, {"fetch": "bulk"}])
@@ -304,11 +312,157 @@ def test_features_are_gathered_into_pinned_memory_and_copied_from_there(apart: L
     assert [nbytes for nbytes in apart.buffers if nbytes % GRAIN] == rows  # the others are buffers
 
 
-def test_what_a_transform_makes_of_pinned_features(apart: LazyCuda) -> None:
-    read = read_late(apart, make(device="cpu", transform=with_views))
+@pytest.mark.parametrize("transform", [with_views, with_overlaps])
+def test_what_a_transform_makes_of_pinned_features(apart: LazyCuda, transform: Any) -> None:
+    read = read_late(apart, make(device="cpu", transform=transform))
     for batch, found in zip(make(prefetch=0), read, strict=True):
-        for array, tensor in zip(with_views(batch).values(), found, strict=True):
+        for array, tensor in zip(transform(batch).values(), found, strict=True):
             np.testing.assert_array_equal(np.asarray(array), tensor.numpy())
+    assert len(apart.events) == 2 * len(read)  # the rows cross once, however many arrays share them
+
+
+def test_arrays_that_share_pinned_features_share_them_on_the_device(apart: LazyCuda) -> None:
+    batch = next(iter(make(device="cpu", transform=with_views, prefetch=0)))
+    wholes = [array.untyped_storage().data_ptr() for array in batch.values()]
+    assert len(set(wholes)) == 2
+    assert wholes[0] == wholes[1] == wholes[2] == wholes[6]
+
+
+class WithoutPinnedRows:
+    """Calls of a GPU whose host has pinned memory for buffers alone."""
+
+    def __init__(self, calls: LazyCuda) -> None:
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._calls, name)
+
+    def pinned(self, nbytes: int) -> Any:
+        if nbytes % GRAIN:
+            raise MemoryError
+        return self._calls.pinned(nbytes)
+
+
+def test_without_pinned_memory_features_are_copied_with_the_rest(
+    apart: LazyCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = WithoutPinnedRows(apart)
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(calls, least_rows=1))
+    read = read_late(apart, make(device="cpu"))
+    for batch, found in zip(make(prefetch=0), read, strict=True):
+        for array, tensor in zip(arrays_of(batch), found, strict=True):
+            np.testing.assert_array_equal(array, tensor.numpy())
+
+
+def test_features_for_processes_take_no_pinned_memory(apart: LazyCuda) -> None:
+    from tests.unit import transforms
+
+    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
+    read = read_late(apart, loader)
+    loader.close()
+    for batch, found in zip(make(prefetch=0, transform=transforms.doubled), read, strict=True):
+        for array, tensor in zip(arrays_of(batch), found, strict=True):
+            np.testing.assert_array_equal(array, tensor.numpy())
+    assert not [nbytes for nbytes in apart.buffers if nbytes % GRAIN]
+
+
+def test_factored_loaders_gather_into_pinned_memory(apart: LazyCuda) -> None:
+    def body(comm: Any) -> Any:
+        options = {"batch_size": 16, "sampler_ranks": 1, "features": X, "device": "cpu"}
+        loader = FactoredLoader(ReplicatedGraph(DATA.graph, comm), SEEDS, SAMPLERS[0], **options)
+        batches = list(loader)
+        loader.close()
+        return {batch.batch_id: batch.x for batch in batches}
+
+    first, second = run_threads(2, body)
+    found = first | second
+    apart.loop.run()
+    batches = list(make(prefetch=0))
+    for batch in batches:
+        np.testing.assert_array_equal(batch.x, found.pop(batch.batch_id).as_subclass(torch.Tensor).numpy())
+    assert not found
+    assert {nbytes for nbytes in apart.buffers if nbytes % GRAIN} == {batch.x.nbytes for batch in batches}
+
+
+def sources(folder: Any) -> dict[str, Any]:
+    """Features of each kind."""
+    np.save(folder / "x.npy", X)
+    half = FeatureStore(X.astype(np.float16))
+    return {
+        "float16": half,
+        "float64": X.astype(np.float64),
+        "int8": FeatureStore(np.round(X).astype(np.int8)),
+        "sparse": sparse.csr_matrix(X),
+        "cached": CachedFeatures(half, "12KiB", np.arange(len(X))),
+        "ahead": CachedFeatures(FeatureStore(X), "12KiB", np.arange(len(X)), replacement="lookahead"),
+        "disk": DiskFeatures(folder / "x.npy", "1MiB"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["float16", "float64", "int8", "sparse", "cached", "ahead", "disk"])
+@pytest.mark.parametrize("options", [{}, {"fetch": "bulk"}], ids=str)
+def test_features_of_any_kind_go_to_pinned_memory(apart: LazyCuda, tmp_path: Any, kind: str, options: Any) -> None:
+    read = read_late(apart, make(device="cpu", features=sources(tmp_path)[kind], **options))
+    batches = list(make(prefetch=0, features=sources(tmp_path)[kind]))
+    for batch, found in zip(batches, read, strict=True):
+        for array, tensor in zip(arrays_of(batch), found, strict=True):
+            np.testing.assert_array_equal(array, tensor.numpy())
+    assert [nbytes for nbytes in apart.buffers if nbytes % GRAIN] == [batch.x.nbytes for batch in batches]
+
+
+@pytest.mark.parametrize("batches", ["shuffled", "cooperative"])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_ranks_gather_into_pinned_memory(apart: LazyCuda, batches: str, prefetch: int) -> None:
+    """Also where one of them has none."""
+
+    def body(comm: Any) -> Any:
+        grid = ProcessGrid(comm)
+        features = PartitionedFeatures.of(X, grid)
+        options = {"graph": ReplicatedGraph(DATA.graph, comm), "batches": batches, "features": features}
+        expected = list(make(**options, prefetch=0))
+        loader = make(**options, prefetch=prefetch, device="cpu")
+        if comm.rank:
+            loader._copies._transfer._calls = WithoutPinnedRows(apart)
+        found = list(loader)
+        loader.close()
+        return expected, found
+
+    for expected, found in run_threads(2, body, 60):
+        apart.loop.run()
+        for batch, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(batch.x, other.x.as_subclass(torch.Tensor).numpy())
+    assert any(nbytes % GRAIN for nbytes in apart.buffers)
+
+
+def test_plans_count_what_pinned_memory_of_a_gpu_may_take() -> None:
+    on_host, on_gpu = (ToDevice(torch.device(name), transfer=object()) for name in ("cpu", "cuda:0"))
+    assert on_gpu.batches == 2 * on_host.batches
+
+
+class Untold(PinnedTransfer):
+    """Copies pinned memory as another tensor than that of its pool."""
+
+    def send_rows(self, values: Any) -> Any:
+        memory = self._rows.get(transfer_module.address_of(values))
+        return None if memory is None else self._copied(torch.from_numpy(memory)[: values.nbytes])
+
+
+@pytest.mark.parametrize("transform", [None, with_views, with_overlaps])
+@pytest.mark.parametrize("options", [{"prefetch": 0}, {}, {"prefetch": 2, "stage_threads": "1,1"}, {"fetch": "bulk"}])
+@pytest.mark.parametrize("kind", [PinnedTransfer, Untold])
+def test_pinned_memory_is_given_out_again_after_its_copies(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, options: Any, transform: Any
+) -> None:
+    cuda = PooledCuda()
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: kind(cuda, least_rows=1))
+    read = read_late(cuda, make(device="cpu", transform=transform, **options))
+    made = [arrays_of(batch if transform is None else transform(batch)) for batch in make(prefetch=0)]
+    is_right = [
+        all(np.array_equal(np.asarray(array), tensor.numpy()) for array, tensor in zip(arrays, found, strict=True))
+        for arrays, found in zip(made, read, strict=True)
+    ]
+    assert all(is_right) == (kind is PinnedTransfer)
+    assert len(cuda.blocks) < len(cuda.buffers)  # some has been given out again
 
 
 def test_pinned_features_are_let_go_of(apart: LazyCuda) -> None:

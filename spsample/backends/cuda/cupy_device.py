@@ -72,22 +72,22 @@ class CupyDevice:
         return self._taken(self._cupy.full(shape, value, dtype))
 
     def concatenate(self, parts: Sequence[DeviceArray]) -> DeviceArray:
-        return self._cupy.concatenate([self.use(part) for part in parts])
+        return self._taken(self._cupy.concatenate([self.use(part) for part in parts]))
 
     def cumsum(self, values: DeviceArray, out: DeviceArray) -> None:
         if len(values):
             self._cupy.cumsum(self.use(values), dtype=out.dtype, out=out)
 
     def sort(self, values: DeviceArray) -> DeviceArray:
-        return self._cupy.sort(self.use(values))
+        return self._taken(self._cupy.sort(self.use(values)))
 
     def argsort(self, values: DeviceArray) -> DeviceArray:
-        return self._cupy.argsort(self.use(values))
+        return self._taken(self._cupy.argsort(self.use(values)))
 
     def to_device(self, array: NDArray[Any]) -> DeviceArray:
         if array.nbytes < LARGE_BYTES:
-            return self._cupy.asarray(array)
-        copied = self._cupy.empty(array.shape, array.dtype)
+            return self._taken(self._cupy.asarray(array))
+        copied = self.empty(array.shape, array.dtype)
         copied.set(array)
         self._cupy.cuda.get_current_stream().synchronize()  # the array may be the caller's to change or to free
         return copied

@@ -12,7 +12,7 @@ from spsample.backends.protocol import UNKNOWN_RULE, Matrix
 
 LONG_BLOCK = 512
 LONG_ROW = 8192
-"""Rows of more entries are a block's, as in `row_sections.h`."""
+"""Rows of more entries are a block's, as in `row_law_sections.h`."""
 
 SUM = Kernel("row_law_weighted_sums", "sum_rows", lanes=WARP)
 SUM_LONG = Kernel("row_law_weighted_sums", "sum_long_rows", LONG_BLOCK, LONG_BLOCK)

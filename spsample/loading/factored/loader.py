@@ -404,7 +404,7 @@ class _Work:
         loader = self._loader
         places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
         with self.phases.timed("features", minibatch.batch_id):
-            x = gather_features(loader.features, minibatch.src_nodes)
+            x = gather_features(loader.features, minibatch.src_nodes, loader._copies.rows)
             batch = loader.collate(minibatch, self._positions[places], x)
         if loader.device is None:
             return batch

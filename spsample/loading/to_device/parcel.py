@@ -22,14 +22,16 @@ ALIGNMENT = 64
 
 
 class _Piece(NamedTuple):
-    """Where an array is within a parcel."""
+    """Where an array is: within a parcel, or within bytes that were copied on their own."""
 
     begin: int
     nbytes: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    apart: torch.Tensor | None = None
 
-    def of(self, whole: torch.Tensor) -> torch.Tensor:
+    def of(self, parcel: torch.Tensor) -> torch.Tensor:
+        whole = parcel if self.apart is None else self.apart
         return whole[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
 
 
@@ -81,20 +83,21 @@ class Parcel:
     def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
         self._pieces: list[_Piece] = [_NOWHERE] * len(sources)
-        self._apart = {number: apart(source.values) for number, source in enumerate(sources)}
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
         low, high, begin = 0, 0, 0  # the addresses of a run, and where it is in the parcel
+        alone: torch.Tensor | None = None  # or its copy
         for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
             address, nbytes, values, dtype, shape = sources[number]
-            if self._apart[number] is not None:
-                self._pieces[number] = _Piece(0, nbytes, dtype, shape)
-                continue
-            if address >= high or (address - low) % dtype.itemsize:
-                low, high, begin = address, address, -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+            grows = address + nbytes > high
+            if address >= high or (address - low) % dtype.itemsize or (grows and alone is not None):
+                alone = apart(values) if nbytes else None
+                grows = nbytes > 0 and alone is None
+                low, high = address, address if alone is None else address + nbytes
+                begin = -(-self.nbytes // ALIGNMENT) * ALIGNMENT if alone is None else 0
             place = begin + address - low if nbytes else 0
-            self._pieces[number] = _Piece(place, nbytes, dtype, shape)
-            if address + nbytes > high:
+            self._pieces[number] = _Piece(place, nbytes, dtype, shape, alone)
+            if grows:
                 high, self.nbytes = address + nbytes, place + nbytes
                 self._written.append((place, values))
 
@@ -105,8 +108,7 @@ class Parcel:
 
     def tensors(self, whole: torch.Tensor) -> list[torch.Tensor]:
         """The arrays in their order, as views of what was written, wherever it is now."""
-        wholes = (whole if apart is None else apart for apart in self._apart.values())
-        return [piece.of(one) for piece, one in zip(self._pieces, wholes, strict=True)]
+        return [piece.of(whole) for piece in self._pieces]
 
 
 def _source(array: Any) -> _Source:

@@ -34,6 +34,10 @@ COPIED_BATCHES = 4
 """Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the
 device is the host itself: two that were copied ahead, the one in use, and the next."""
 
+PINNED_BATCHES = 8
+"""The same where the device is a GPU. Torch gives out pinned memory in powers of two bytes: the six batches that are on
+the host, as two of those that other loaders have there are on the GPU, may take the memory of twelve."""
+
 _NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
 _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
@@ -119,13 +123,13 @@ class ToDevice:
         How; as the device needs it where None.
     """
 
-    batches = COPIED_BATCHES
     phases: tuple[str, ...] = (COPIES,)
 
     def __init__(self, device: torch.device, transfer: Any = None) -> None:
         from spsample.loading.to_device.transfer import transfer_to
 
         self.device = device
+        self.batches = PINNED_BATCHES if device.type == "cuda" else COPIED_BATCHES
         self._transfer = transfer_to(device) if transfer is None else transfer
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:

@@ -180,11 +180,14 @@ class PinnedTransfer:
         self._buffers = deque(_Buffer() for _ in range(buffers))
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Pinned memory, for as long as the array or a view of it is there."""
+        """Pinned memory, for as long as the array or a view of it is there; None of few rows, or where it lacks."""
         nbytes = 4 * count * dim
         if nbytes < max(self._least_rows, 1):
             return None
-        memory: NDArray[np.uint8] = self._calls.pinned(nbytes).numpy()
+        try:
+            memory: NDArray[np.uint8] = self._calls.pinned(nbytes).numpy()
+        except MemoryError:  # ranks that gather together would wait for this one
+            return None
         self._rows[address_of(memory)] = memory  # views of it keep it
         return memory.view(np.float32).reshape(count, dim)
 
