@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import threading
+import time
 from collections import namedtuple
 from typing import Any
 
@@ -557,7 +558,8 @@ def test_its_thread_seconds_and_waiting() -> None:
     loader = make(device="cpu", transform=transform)
     assert list(loader.seconds) == ["sampling", "features", "copies", "waiting"]
     assert list(make().seconds) == ["sampling", "features", "waiting"]
-    list(loader)
+    for _ in loader:
+        time.sleep(0.005)  # so that copies wait for room
     assert "spsample copies" in names
     stages = {one.stage: one for one in stage_times({**loader.seconds, "training": 1.0})}
     assert list(stages) == ["sampling", "features", "copies", "training"]
