@@ -1,4 +1,4 @@
-// What the AVX2 files of this folder share, as lanes_avx512.h: Philox in 8 lanes, and the marks of functions.
+// What the AVX2 files of this folder share, as lanes_avx512.h: Philox in 8 lanes, members of sets of lanes, and the marks of functions.
 #pragma once
 
 #include <immintrin.h>
@@ -21,6 +21,25 @@ SPSAMPLE_AVX2_INLINE void store(uint32_t* lanes, __m256i x) { _mm256_store_si256
 // Bit l: whether lane l is all ones.
 SPSAMPLE_AVX2_INLINE unsigned mask_of(__m256i lanes) {
     return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(lanes)));
+}
+
+// For every set of 8 lanes its members, ascending, a byte each from the lowest on.
+struct LaneLists {
+    uint64_t bytes[256];
+    constexpr LaneLists() : bytes() {
+        for (unsigned set = 0; set < 256; ++set) {
+            int place = 0;
+            for (uint64_t lane = 0; lane < 8; ++lane) {
+                if ((set >> lane) & 1) bytes[set] |= lane << 8 * place++;
+            }
+        }
+    }
+};
+inline constexpr LaneLists kLaneLists;
+
+// The members of a set, ascending, in the first lanes; the others are 0.
+SPSAMPLE_AVX2_INLINE __m256i lanes_in(unsigned set) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kLaneLists.bytes[set])));
 }
 
 // All ones where a >= b, unsigned.

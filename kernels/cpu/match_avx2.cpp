@@ -14,21 +14,8 @@ constexpr int64_t kEight = 8;
 
 SPSAMPLE_AVX2_INLINE __m256i load(const void* memory) { return _mm256_loadu_si256(static_cast<const __m256i*>(memory)); }
 
+using avx2::lanes_in;
 using avx2::mask_of;
-
-// For every set of 8 lanes its members, ascending, a byte each from the lowest on.
-struct LaneLists {
-    uint64_t bytes[256];
-    constexpr LaneLists() : bytes() {
-        for (unsigned set = 0; set < 256; ++set) {
-            int place = 0;
-            for (uint64_t lane = 0; lane < 8; ++lane) {
-                if ((set >> lane) & 1) bytes[set] |= lane << 8 * place++;
-            }
-        }
-    }
-};
-constexpr LaneLists kLaneLists;
 
 SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_t count, uint32_t* offsets) {
     const __m256i golden = _mm256_set1_epi32(static_cast<int>(KeyFilter::kGolden));
@@ -41,8 +28,7 @@ SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_
         // the wanted bit moved up to the sign
         const __m256i up = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(bit, _mm256_set1_epi32(31)));
         const unsigned passed = mask_of(_mm256_sllv_epi32(gathered, up));
-        const __m256i lanes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(&kLaneLists.bytes[passed])));
-        const __m256i found = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(e)));
+        const __m256i found = _mm256_add_epi32(lanes_in(passed), _mm256_set1_epi32(static_cast<int>(e)));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(offsets + number), found);
         number += __builtin_popcount(passed);
     }

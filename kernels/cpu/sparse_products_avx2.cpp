@@ -47,22 +47,6 @@ SPSAMPLE_AVX2_INLINE int64_t add_some(
     return add_columns<2>(lists, tile, width, sums, stride);
 }
 
-// For each set of eight lanes the lanes that it has, one after the other.
-struct Packings {
-    alignas(32) uint32_t lanes[256][kLane]{};
-
-    constexpr Packings() {
-        for (uint32_t set = 0; set < 256; ++set) {
-            uint32_t found = 0;
-            for (uint32_t lane = 0; lane < kLane; ++lane) {
-                if (set >> lane & 1) lanes[set][found++] = lane;
-            }
-        }
-    }
-};
-
-constexpr Packings kPackings;
-
 // The lanes of `numbers` that are loaded: all where there are so many, else the first `count`.
 SPSAMPLE_AVX2_INLINE __m256 load_some(const float* numbers, int64_t count) {
     if (count >= kLane) return _mm256_loadu_ps(numbers);
@@ -73,7 +57,7 @@ SPSAMPLE_AVX2_INLINE __m256 load_some(const float* numbers, int64_t count) {
 // Writes the lanes of x that are not 0, `place` of lane 0, and their numbers. Room for all lanes.
 SPSAMPLE_AVX2_INLINE int64_t pack(__m256 x, int64_t place, uint32_t* places, float* values) {
     const unsigned kept = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
-    const __m256i lanes = load(kPackings.lanes[kept]);
+    const __m256i lanes = lanes_in(kept);
     const __m256i all = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(place)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(places), all);
     _mm256_storeu_ps(values, _mm256_permutevar8x32_ps(x, lanes));
