@@ -304,8 +304,8 @@ class Pipeline:
 
 
 def _close(prefetchers: list[Prefetcher[Any]]) -> None:
-    """Tell all to end."""
-    for prefetcher in prefetchers:
+    """Tell all to end: first those who read from others, so that none takes their end for an error of the pass."""
+    for prefetcher in reversed(prefetchers):
         prefetcher.close()
 
 
@@ -346,7 +346,7 @@ def _work(
     except StopIteration:
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer
-        end = _End(error)
+        end = _End(error.with_traceback(None) if buffer.is_closed else error)  # frames would keep what was not used
         if isinstance(error, Exception):
             buffer.failures.append(error)
     finally:

@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 import traceback
+import weakref
+from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -79,6 +81,42 @@ def test_threads_end_when_a_pass_is_left() -> None:
     del batches
     gc.collect()
     assert threads() == 0
+
+
+class Item:
+    """What a thread makes."""
+
+
+def test_what_a_pipeline_made_goes_with_it() -> None:
+    """Without garbage collection: a loader may change between threads and turns several times before there is one."""
+    made: list[weakref.ref[Item]] = []
+    left = threading.Event()
+
+    def make_items() -> Iterator[Item]:
+        while True:
+            item = Item()
+            made.append(weakref.ref(item))
+            yield item
+            del item
+
+    def read(items: Iterator[Item]) -> Iterator[Item]:
+        for item in items:
+            yield item
+            left.wait()  # then the next item is asked for, and there is none
+
+    gc.collect()
+    gc.disable()
+    try:
+        with Pipeline() as pipeline:
+            items = pipeline.prefetch(make_items(), ahead=1, name="making")
+            last = pipeline.prefetch(read(items), ahead=2, name="reading")
+            next(last)
+            threading.Timer(0.05, left.set).start()
+        del pipeline, items, last
+        assert made
+        assert [one() for one in made if one() is not None] == []
+    finally:
+        gc.enable()
 
 
 def test_threads_end_with_an_exception_of_the_loop() -> None:
