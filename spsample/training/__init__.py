@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spsample.common.threads import compiled_core as _compiled_core
 from spsample.errors import MissingDependencyError
 
 try:
@@ -26,6 +27,8 @@ from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.rank_summary import RankSummary, rank_summary
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.trainer import Trainer
+
+_compiled_core()  # now, not in a thread's first step: a process that is forked meanwhile would wait for its import
 
 __all__ = [
     "GNN",
