@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,11 +87,19 @@ def added_sums(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns
 
 
 def powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
-    """Numerators to a power, and their sums."""
-    numerators = P.numerators**power if power != 1 else P.numerators
-    before = np.zeros(len(numerators) + 1, np.uint64)
-    np.cumsum(numerators, out=before[1:])
-    return ColumnMatrix(P.indptr, P.columns, numerators, before[P.indptr[1:]] - before[P.indptr[:-1]])
+    """Numerators to a power, and their sums. P's own numerators are overwritten: no memory is taken for others.
+
+    Examples
+    --------
+    >>> P = ColumnMatrix(np.array([0, 2, 2]), np.array([1, 4]), np.array([3, 5], np.uint64), np.zeros(2, np.uint64))
+    >>> powered(P, 2).totals.tolist(), P.numerators.tolist()
+    ([34, 0], [9, 25])
+    """
+    numerators = P.numerators
+    if power != 1:
+        numerators **= power  # in place
+    totals = [numerators[begin:end].sum() for begin, end in pairwise(P.indptr.tolist())]
+    return P._replace(totals=np.array(totals, np.uint64))
 
 
 __all__ = [
