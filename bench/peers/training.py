@@ -61,8 +61,8 @@ def epochs(side: Side, inputs: Inputs, options: Options) -> Work:
         losses = [0.0]
         for _ in range(options["epochs"]):
             for arguments, y in side.batches(seeds.ravel(), True):
-                loss = functional.cross_entropy(side.model(*arguments), y)
                 optimizer.zero_grad()
+                loss = functional.cross_entropy(side.model(*arguments), y)
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spsample.training.sparse_products import is_mostly_zero, outer_sums, times
+from spsample.training.tensors import with_rounded_rows
 from spsample.training.transforms import is_untransformed, one_by_one, signed
 
 __all__ = ["linear"]
@@ -68,14 +69,19 @@ def _onednn_is_there() -> bool:
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie."""
+    """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie.
+
+    oneDNN makes and keeps a kernel for each number of rows, and torch a result of each size: a few numbers of rows, in
+    place of a new one in each step, make the process grow no more.
+    """
 
     @staticmethod
     @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, in_order, "none", [], "")
-        return result
+        rounded = with_rounded_rows(x.contiguous())
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(rounded, weight, in_order, "none", [], "")
+        return result if len(rounded) == len(x) else result.resize_(len(x), len(weight))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

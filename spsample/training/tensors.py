@@ -11,11 +11,12 @@ import torch
 
 from spsample.backends import get_backend
 from spsample.sampling import adapters
+from spsample.training.transforms import is_untransformed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_tensor", "device_of", "new_numbers"]
+__all__ = ["as_array", "as_tensor", "device_of", "new_numbers", "rounded_rows", "with_rounded_rows"]
 
 
 def as_tensor(array: Any) -> torch.Tensor:
@@ -47,20 +48,49 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def new_numbers(shape: Sequence[int]) -> torch.Tensor:
-    """A tensor of float32, not filled, in room for up to an eighth more, so that others of about the size take as much.
+    """A tensor of float32, not filled, in room for a fifth more at most, so that others of about the size take as much.
 
     From step to step activations differ a little in size. malloc does not put one where a smaller one was, and the
-    process grows; room of one size is used again.
+    process grows; room of one size is used again. There is room for `rounded_rows`.
 
     Examples
     --------
     >>> new_numbers((2, 3)).shape
     torch.Size([2, 3])
     """
-    count = math.prod(shape)
+    count = rounded_rows(shape[0]) * math.prod(shape[1:]) if shape else 1
     step = 1 << max(count.bit_length() - 4, 0)
-    room = as_array(torch.empty(-(-count // step) * step, dtype=torch.float32, device="cpu"))
-    return torch.from_numpy(room[:count].reshape(shape))
+    room = torch.empty(-(-count // step) * step, dtype=torch.float32, device="cpu")
+    return room.resize_(tuple(shape))  # keeps the room, and is no view
+
+
+def rounded_rows(rows: int) -> int:
+    """The next larger one of a few numbers of rows, 16 between two powers of two: at most a sixteenth more.
+
+    Examples
+    --------
+    >>> [rounded_rows(rows) for rows in (0, 13, 32, 33, 29_300)]
+    [0, 13, 32, 34, 29696]
+    """
+    step = max((1 << rows.bit_length()) >> 5, 1)
+    return -(-rows // step) * step
+
+
+def with_rounded_rows(x: torch.Tensor) -> torch.Tensor:
+    """A matrix with whatever lies behind it as further rows, up to `rounded_rows`; as it is where no room is behind it.
+
+    Rows added are not to be written to, and may hold anything.
+
+    Examples
+    --------
+    >>> with_rounded_rows(new_numbers((33, 2))).shape, with_rounded_rows(torch.ones(33, 2)).shape
+    (torch.Size([34, 2]), torch.Size([33, 2]))
+    """
+    rows, width = rounded_rows(len(x)), x.shape[1]
+    if rows == len(x) or not is_untransformed(x) or not x.is_contiguous():
+        return x
+    room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    return x.as_strided((rows, width), (width, 1)) if rows * width <= room else x
 
 
 def device_of(backend: str | None) -> torch.device:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from spsample.common.threads import compiled_core
 from spsample.training import products
 from spsample.training.products import linear
-from spsample.training.tensors import new_numbers
+from spsample.training.tensors import new_numbers, rounded_rows, with_rounded_rows
 
 torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -214,3 +214,51 @@ def test_results_of_the_core_take_room_of_few_sizes(shape: tuple[int, ...], monk
     assert numbers.numel() <= sizes[0] <= numbers.numel() * 1.13
     new_numbers((29_400, 256)), new_numbers((29_250, 256))
     assert sizes[1] == sizes[2]
+
+
+def test_rounded_rows_are_few_and_little_more() -> None:
+    rounded = [rounded_rows(rows) for rows in range(4097)]
+    assert all(rows <= more <= rows * 17 / 16 for rows, more in enumerate(rounded))
+    assert len(set(rounded[2048:4097])) == 17
+    assert rounded_rows(2**40 + 1) == 2**40 + 2**36
+
+
+@pytest.mark.parametrize("rows", [0, 1, 33, 4097])
+def test_rows_are_rounded_where_room_is_behind(rows: int) -> None:
+    x = new_numbers((rows, 3))
+    assert len(with_rounded_rows(x)) == rounded_rows(rows)
+    assert with_rounded_rows(x).data_ptr() == x.data_ptr()
+
+
+def test_rows_are_not_rounded_where_none_is_behind() -> None:
+    table = torch.zeros(34, 3)
+    assert len(with_rounded_rows(table[:33])) == 34
+    for x in (table[1:], torch.zeros(33, 3), torch.zeros(68, 3)[::2][:33], torch.zeros(3, 40).t()[:33]):
+        assert with_rounded_rows(x) is x
+
+
+@torch_only
+def test_what_lies_behind_the_rows_is_neither_used_nor_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE", 0)
+    plain, weight, bias = arguments(33)
+    table = torch.full((40, 5), torch.nan)
+    table[:33] = plain.detach()
+    x = table[:33].requires_grad_()
+    result, expected = linear(x, weight, bias), functional.linear(plain, weight, bias)
+    assert is_ours(result)
+    assert result.shape == (33, 3)
+    torch.testing.assert_close(result, expected)
+    of_x, of_plain = (
+        torch.autograd.grad(one.square().sum(), (rows, weight, bias)) for one, rows in ((result, x), (expected, plain))
+    )
+    torch.testing.assert_close(of_x, of_plain)
+    assert table[33:].isnan().all()
+
+
+@torch_only
+def test_products_of_about_as_many_rows_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE", 0)
+    _, weight, bias = arguments(1)
+    results = [linear(new_numbers((rows, 5)).zero_(), weight, bias) for rows in (4100, 4200, 4351)]
+    assert {result.untyped_storage().nbytes() for result in results} == {4352 * 3 * 4}
+    assert [result._is_view() for result in results] == [False] * 3
