@@ -17,14 +17,21 @@ SPSAMPLE_AVX2_INLINE __m256i load(const void* memory) { return _mm256_loadu_si25
 using avx2::lanes_in;
 using avx2::mask_of;
 
+// words[at] per lane. Eight loads: on AMD's processors they take less time than a gather does.
+SPSAMPLE_AVX2_INLINE __m256i words_at(const uint32_t* words, __m256i at) {
+    alignas(32) uint32_t lane[kEight];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lane), at);
+    const auto word = [&](int i) { return static_cast<int>(words[lane[i]]); };
+    return _mm256_setr_epi32(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+}
+
 SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_t count, uint32_t* offsets) {
     const __m256i golden = _mm256_set1_epi32(static_cast<int>(KeyFilter::kGolden));
     const __m128i shift = _mm_cvtsi32_si128(filter.shift);
-    const int* words = reinterpret_cast<const int*>(filter.words);
     int64_t number = 0, e = 0;
     for (; e + kEight <= count; e += kEight) {
         const __m256i bit = _mm256_srl_epi32(_mm256_mullo_epi32(load(row + e), golden), shift);
-        const __m256i gathered = _mm256_i32gather_epi32(words, _mm256_srli_epi32(bit, 5), 4);
+        const __m256i gathered = words_at(filter.words, _mm256_srli_epi32(bit, 5));
         // the wanted bit moved up to the sign
         const __m256i up = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(bit, _mm256_set1_epi32(31)));
         const unsigned passed = mask_of(_mm256_sllv_epi32(gathered, up));

@@ -62,7 +62,7 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     ...
     spsample.errors.InputError: batch_size: got 0; expected an integer of at least 1
     """
-    if isinstance(value, bool) or not isinstance(value, (int, numbers.Integral)):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, (int, numbers.Integral))):
         given = f"{short(value)} of type {type(value).__name__}"
         raise DTypeError(argument=argument, given=given, expected=_expected_int(minimum, maximum))
     number = int(value)

@@ -162,10 +162,7 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     >>> most_bytes(sp.load_dataset("rmat:10,8").graph, sp.GraphSAGE([5, 2]), 32)
     20992
     """
-    total = 0
-    for rows, sources, entries in _most_by_hop(graph.num_nodes, graph.num_edges, sampler, batch_size):
-        total += ENTRY_BYTES * entries + 8 * (rows + sources)
-    return total
+    return _bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
 
 
 def _most_by_hop(num_nodes: int, num_edges: int, sampler: Sampler, batch_size: int) -> tuple[_Hop, ...]:
@@ -174,6 +171,11 @@ def _most_by_hop(num_nodes: int, num_edges: int, sampler: Sampler, batch_size: i
 
 
 @lru_cache(maxsize=128)  # a small call asks for little else
+def _bytes(num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int) -> int:
+    hops = _hops(num_nodes, num_edges, sizes, kind, replace, batch_size)
+    return sum(ENTRY_BYTES * entries + 8 * (rows + sources) for rows, sources, entries in hops)
+
+
 def _hops(
     num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
 ) -> tuple[_Hop, ...]:

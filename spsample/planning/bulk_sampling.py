@@ -19,6 +19,7 @@ from spsample.sampling.sampler import Sampler
 from spsample.store.base_graph import BaseGraph
 
 
+@default_float_environment()
 def bulk_sample(  # the public face
     graph: BaseGraph,
     seeds: Any,
@@ -79,7 +80,7 @@ def bulk_sample(  # the public face
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    return _sampled(
+    call = SamplingCall.checked(
         graph,
         seeds,
         sampler,
@@ -91,12 +92,17 @@ def bulk_sample(  # the public face
         duplicates=duplicates,
         backend=backend,
     )
+    return _run(call)
 
 
 @default_float_environment()
 def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
+    """As `bulk_sample`, with the options of `SamplingCall.checked`."""
+    return _run(SamplingCall.checked(graph, seeds, sampler, **options))
+
+
+def _run(call: SamplingCall) -> BulkSample:
     """The bulk of a call, where it fits in memory."""
-    call = SamplingCall.checked(graph, seeds, sampler, **options)
     require_memory(call)
     try:
         return call.run()

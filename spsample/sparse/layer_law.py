@@ -37,11 +37,11 @@ class LayerLaw:
         Q, A, backend = self.Q, self.F.A, self.F.A.backend
         columns = sample.columns.astype(Q.vertices.dtype)  # a copy: they are numbered in place
         sources = backend.compact(Q, sample.indptr, columns, options.include_targets, A.num_nodes)
-        entries = self.F.extract(sources.src_ptr, sources.src, options.edge_ids)
-        A.limit.at_extract(len(entries.rows.columns))
-        layer = ExtractedLayer(entries.matrix, entries.selector, entries.rows, sample, sources, options.include_targets)
+        rows, matrix, selector, edge_ids = self.F.extract(sources.src_ptr, sources.src, options.edge_ids)
+        A.limit.at_extract(len(rows.columns))
+        layer = ExtractedLayer(matrix, selector, rows, sample, sources, options.include_targets)
         data = weights.values(backend, draw, layer, self.numerators(sources))
-        return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)
+        return StackedLayer(Q, sources.src_ptr, sources.src, rows, data, edge_ids)
 
 
 __all__ = ["LayerLaw"]

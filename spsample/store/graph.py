@@ -390,7 +390,7 @@ class Graph(BaseGraph):
     @property
     def num_edges(self) -> int:
         """Number of entries of A, parallel edges counted each."""
-        return int(self._indptr[-1])
+        return self._indptr.item(-1)
 
     @property
     def indptr(self) -> NDArray[np.int64]:
@@ -504,11 +504,12 @@ class Graph(BaseGraph):
         2
         """
         chosen = get_backend(backend)
-        if chosen.name == "cuda":
+        name = chosen.name
+        if name == "cuda":
             return self.on_device().operand()
-        if chosen.name not in self._operands:
-            self._operands[chosen.name] = self._operand(chosen)
-        return self._operands[chosen.name]
+        if name not in self._operands:
+            self._operands[name] = self._operand(chosen)
+        return self._operands[name]
 
     def _operand(self, backend: Backend) -> LocalOperand:
         is_normalized = self._weighting == "row"
