@@ -48,6 +48,10 @@ class _End:
         self.error = error
 
 
+class _PassLeftError(BackendError):
+    """What a thread that reads from another one gets when the pass is left: no failure, and told to nobody."""
+
+
 class Ahead(NamedTuple):
     """How far a thread may be ahead of its consumer. What the consumer waits for is always made.
 
@@ -328,6 +332,14 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
         raise interrupt
 
 
+def _drop_frames(error: BaseException) -> None:
+    """Drop those of an error that nobody will see, and of those behind it: they would keep what was not used."""
+    behind: BaseException | None = error
+    while behind is not None and behind.__traceback__ is not None:
+        behind.__traceback__ = None
+        behind = behind.__context__ or behind.__cause__
+
+
 def _work(
     items: ClosableIterator[Any],
     buffer: _Buffer,
@@ -342,12 +354,14 @@ def _work(
         with on_stream:
             while buffer.may_begin():
                 buffer.put(next(items))
-            end = _End(BackendError("this pass over the batches was left"))
+            end = _End(_PassLeftError("this pass over the batches was left"))
     except StopIteration:
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer
-        end = _End(error.with_traceback(None) if buffer.is_closed else error)  # frames would keep what was not used
-        if isinstance(error, Exception):
+        if buffer.is_closed:
+            _drop_frames(error)
+        end = _End(error)
+        if isinstance(error, Exception) and not isinstance(error, _PassLeftError):
             buffer.failures.append(error)
     finally:
         buffer.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer

@@ -87,7 +87,8 @@ class Item:
     """What a thread makes."""
 
 
-def test_what_a_pipeline_made_goes_with_it() -> None:
+@pytest.mark.parametrize("wraps", [False, True])
+def test_what_a_pipeline_made_goes_with_it(wraps: bool) -> None:
     """Without garbage collection: a loader may change between threads and turns several times before there is one."""
     made: list[weakref.ref[Item]] = []
     left = threading.Event()
@@ -100,9 +101,14 @@ def test_what_a_pipeline_made_goes_with_it() -> None:
             del item
 
     def read(items: Iterator[Item]) -> Iterator[Item]:
-        for item in items:
-            yield item
-            left.wait()  # then the next item is asked for, and there is none
+        try:
+            for item in items:
+                yield item
+                left.wait()  # then the next item is asked for, and there is none
+        except BackendError as error:
+            if wraps:
+                raise RuntimeError("what a transform says") from error
+            raise
 
     gc.collect()
     gc.disable()
@@ -112,6 +118,8 @@ def test_what_a_pipeline_made_goes_with_it() -> None:
             last = pipeline.prefetch(read(items), ahead=2, name="reading")
             next(last)
             threading.Timer(0.05, left.set).start()
+        if not wraps:
+            assert pipeline.failures == []  # other ranks are told of none
         del pipeline, items, last
         assert made
         assert [one() for one in made if one() is not None] == []
