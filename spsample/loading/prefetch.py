@@ -333,7 +333,7 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Drop those of an error that nobody will see, and of those behind it: they would keep what was not used."""
+    """Drop the frames of an error that nobody will see, and of its causes: they would keep what was not used."""
     behind: BaseException | None = error
     while behind is not None and behind.__traceback__ is not None:
         behind.__traceback__ = None

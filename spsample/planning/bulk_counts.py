@@ -143,7 +143,8 @@ def most_counts(graph: BaseGraph, sampler: Sampler, batch_size: int, edge_ids: b
     [384, 160]
     """
     has_values = sampler.kind == "layer-wise" or graph.weighting != "unweighted"
-    hops = list(_most_by_hop(graph.num_nodes, graph.num_edges, sampler, batch_size))
+    sizes, kind, replace = sampler.sizes, sampler.kind, sampler.replace
+    hops = list(_most_by_hop(graph.num_nodes, graph.num_edges, sizes, kind, replace, batch_size))
     if sampler.layout == "subgraph":  # layer 1 holds the edges of all hops
         hops[-1] = (*hops[-1][:2], sum(entries for _, _, entries in hops))
     layers = tuple(
@@ -162,23 +163,21 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     >>> most_bytes(sp.load_dataset("rmat:10,8").graph, sp.GraphSAGE([5, 2]), 32)
     20992
     """
-    return _bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
-
-
-def _most_by_hop(num_nodes: int, num_edges: int, sampler: Sampler, batch_size: int) -> tuple[_Hop, ...]:
-    """Rows, sources and entries, from the seeds outwards."""
-    return _hops(num_nodes, num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
+    return _most_bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
 
 
 @lru_cache(maxsize=128)  # a small call asks for little else
-def _bytes(num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int) -> int:
-    hops = _hops(num_nodes, num_edges, sizes, kind, replace, batch_size)
+def _most_bytes(
+    num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
+) -> int:
+    hops = _most_by_hop(num_nodes, num_edges, sizes, kind, replace, batch_size)
     return sum(ENTRY_BYTES * entries + 8 * (rows + sources) for rows, sources, entries in hops)
 
 
-def _hops(
+def _most_by_hop(
     num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
 ) -> tuple[_Hop, ...]:
+    """Rows, sources and entries, from the seeds outwards."""
     hops, rows = [], batch_size
     for s in sizes:
         entries = s * rows if kind == "node-wise" and s != WHOLE else num_edges

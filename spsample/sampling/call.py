@@ -15,7 +15,7 @@ from spsample.comm import collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_int
 from spsample.errors import CapacityError, InputError
-from spsample.sampling.arguments import require_sampler
+from spsample.sampling.arguments import check_arguments
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches, make_uneven_batches
@@ -23,7 +23,6 @@ from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
-from spsample.store.validation import validate_seeds
 
 
 @dataclass(eq=False, slots=True)
@@ -77,9 +76,7 @@ class SamplingCall:
         """
         require_graph(graph)
         with collective(graph.comm, call="the checks of bulk_sample"):
-            require_sampler(sampler)
-            ids = validate_seeds(seeds, graph.num_nodes)
-            batch_size = require_int("batch_size", batch_size, minimum=1)
+            ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
             key = derive_key(random_seed, epoch, SAMPLING)
             num_batches = -(-len(ids) // batch_size) if batch_ptr is None else len(batch_ptr) - 1
             first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))

@@ -53,6 +53,7 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
         and _is_plain(weight, weight.shape)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
+        and torch._C._len_torch_dispatch_stack() == 0  # make_fx would trace the rounded number of rows
         and _onednn_is_there()
     )
 

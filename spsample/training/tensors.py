@@ -59,8 +59,7 @@ def new_numbers(shape: Sequence[int]) -> torch.Tensor:
     torch.Size([2, 3])
     """
     count = rounded_rows(shape[0]) * math.prod(shape[1:]) if shape else 1
-    step = 1 << max(count.bit_length() - 4, 0)
-    room = torch.empty(-(-count // step) * step, dtype=torch.float32, device="cpu")
+    room = torch.empty(_rounded(count, bits=4), dtype=torch.float32, device="cpu")
     return room.resize_(tuple(shape))  # keeps the room, and is no view
 
 
@@ -72,8 +71,13 @@ def rounded_rows(rows: int) -> int:
     >>> [rounded_rows(rows) for rows in (0, 13, 32, 33, 29_300)]
     [0, 13, 32, 34, 29696]
     """
-    step = max((1 << rows.bit_length()) >> 5, 1)
-    return -(-rows // step) * step
+    return _rounded(rows, bits=5)
+
+
+def _rounded(number: int, bits: int) -> int:
+    """The next larger number that is 0 behind its first `bits` binary digits."""
+    step = 1 << max(number.bit_length() - bits, 0)
+    return -(-number // step) * step
 
 
 def with_rounded_rows(x: torch.Tensor) -> torch.Tensor:

@@ -181,3 +181,60 @@ def test_what_a_session_takes_is_counted(made):
     assert device.scratch_bytes() == 8000 // SHARE_OF_FREE
     assert made(device, np.arange(100)).nbytes == 800
     assert device.scratch_bytes() == 7200 // SHARE_OF_FREE
+
+
+class Torch:
+    """Stands in for torch with GPUs: the streams that it is on, one after another."""
+
+    def __init__(self, *streams):
+        self.streams = list(streams)
+        self.cuda = SimpleNamespace(is_initialized=lambda: True, is_available=lambda: False)
+        self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[0])
+
+
+class EnteredStream(CallersStream):
+    """A stream of CuPy: how often it was made the current one."""
+
+    entered = 0
+
+    def __enter__(self):
+        self.entered += 1
+
+    def __exit__(self, *error):
+        pass
+
+
+def test_a_session_within_another_is_on_torchs_stream(monkeypatch):
+    """On the same one it is part of the other; torch may have gone to another since."""
+    torch, made = Torch(7), {7: EnteredStream(7), 9: EnteredStream(9)}
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    streams = SimpleNamespace(from_external=lambda stream: made[stream.address])
+    device = CupyDevice.__new__(CupyDevice)
+    device._cupy = SimpleNamespace(cuda=SimpleNamespace(Stream=streams))
+    device._device, device._allocator = CurrentGpu(), None
+    device._streams, device._free_memory = Streams(), FreeMemory(lambda: 8000)
+    with device.on_stream():
+        left = device._free_memory.bytes()
+        device._free_memory.took(100)
+        with device.on_stream():
+            assert device._streams.current is made[7]
+            assert device._free_memory.bytes() == left - 100
+        torch.streams[0] = 9
+        with device.on_stream():
+            assert device._streams.current is made[9]
+        assert device._streams.current is made[7]
+    assert (made[7].entered, made[9].entered) == (1, 1)
+    assert made[9].waited == [(7, 1)]
+    assert made[7].waited == [(9, 1)]
+
+
+class CurrentGpu:
+    """Stands in for CuPy's device, which its sessions make the current one."""
+
+    id = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass

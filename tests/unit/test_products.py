@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from spsample.common.threads import compiled_core
@@ -184,6 +185,15 @@ def test_torchs_product_is_traced() -> None:
     x, weight, bias = (tensor.detach() for tensor in arguments(7))
     traced = torch.jit.trace(linear, (x, weight, bias))
     torch.testing.assert_close(traced(x[:2], weight, bias), functional.linear(x[:2], weight, bias))
+
+
+def test_a_graph_of_a_product_takes_other_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_LARGE", 0)
+    _, weight, bias = arguments(1)
+    graph = make_fx(lambda x: linear(x, weight, bias))(torch.zeros(40, 5)[:33])
+    for rows in (33, 70):
+        x = torch.randn(rows, 5)
+        torch.testing.assert_close(graph(x), functional.linear(x, weight, bias))
 
 
 @torch_only

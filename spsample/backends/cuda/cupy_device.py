@@ -132,16 +132,22 @@ class CupyDevice:
 
     @contextmanager
     def on_stream(self) -> Iterator[None]:
-        torch = sys.modules.get("torch")
+        torch, outer = sys.modules.get("torch"), self._streams.current
+        address = None
+        if torch is not None and torch.cuda.is_initialized():
+            address = torch_stream(torch, self._device.id)
+        if outer is not None and outer.ptr == address:  # within a session on it, which has made it CuPy's
+            yield
+            return
         self._share_torch_pool()
-        if self._streams.current is None:
+        if outer is None:
             self._free_memory.forget()
         with self._device:
-            if torch is None or not torch.cuda.is_initialized():
+            if address is None:
                 with self._streams.session(self._cupy.cuda.get_current_stream()):
                     yield
                 return
-            stream = cupy_stream(self._cupy, torch.cuda.current_stream(self._device.id).cuda_stream)
+            stream = cupy_stream(self._cupy, address)
             with stream, self._streams.session(stream):
                 yield
 
@@ -228,6 +234,12 @@ def cupy_stream(cupy: Any, address: int) -> Any:
     return cupy.cuda.ExternalStream(address)  # before CuPy 14
 
 
+def torch_stream(torch: Any, device: int) -> int:
+    """The address of the stream that torch is on, without making an object of torch's for it, which takes longer."""
+    address: int = torch._C._cuda_getCurrentRawStream(device)
+    return address
+
+
 def gpu_number(count: int) -> int:
     """Which of `count` GPUs is this process's."""
     torch = sys.modules.get("torch")
@@ -260,5 +272,5 @@ def _allocate(torch: Any, memory: Any, size: int) -> Any:
         tensor = torch.empty(size, dtype=torch.uint8, device="cuda")
     except torch.cuda.OutOfMemoryError as error:
         raise MemoryError(str(error)) from error
-    made_on = torch.cuda.current_stream(tensor.device).cuda_stream
+    made_on = torch_stream(torch, tensor.device.index)
     return sys.modules["cupy"].cuda.MemoryPointer(memory(tensor, made_on), 0)
