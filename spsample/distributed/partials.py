@@ -78,7 +78,7 @@ def added_sums(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns
     >>> added_sums(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
     [16, 32]
     """
-    lengths, columns, numerators = joined_sums([piece for piece in pieces if len(piece.indptr) > 1] or pieces[:1])
+    lengths, columns, numerators = joined_sums([piece for piece in pieces if len(piece.columns)] or pieces[:1])
     batch = np.arange(len(lengths)) % max(k, 1)
     order = np.argsort(batch, kind="stable").astype(columns.dtype)
     left = pointers_of(np.bincount(batch, minlength=k)), order, np.ones(len(order), np.uint64)

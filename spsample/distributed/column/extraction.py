@@ -25,9 +25,10 @@ NOTHING, EDGES, ROWS = 0, 1, 2
 
 
 class Columns(NamedTuple):
-    """src of k batches, ascending in each; `local` leads back to their order in the bulk."""
+    """src of k batches, in the order of the bulk and ascending in each; `local` leads from the second to the first."""
 
     ptr: Int64Array
+    src: IntArray
     sorted: IntArray
     local: IntArray
 
@@ -36,7 +37,7 @@ class Columns(NamedTuple):
         """The columns that a bulk's src name."""
         batch = np.repeat(np.arange(len(src_ptr) - 1), np.diff(src_ptr))
         order = order_in_groups(batch, len(src_ptr) - 1, src, num_nodes)
-        return cls(src_ptr, src[order], (order - src_ptr[batch]).astype(src.dtype))
+        return cls(src_ptr, src, src[order], (order - src_ptr[batch]).astype(src.dtype))
 
     def gaps(self) -> Int64Array:
         """First column of each batch, and from then on distances: smaller numbers than ids."""
@@ -49,20 +50,17 @@ class Columns(NamedTuple):
 
     @classmethod
     def from_gaps(cls, lengths: Int64Array, gaps: Int64Array, dtype: np.dtype[Any]) -> Columns:
-        """The columns again, without the order that they had."""
+        """The columns again, without the order that they had in the bulk."""
         ptr = pointers_of(lengths)
         sums = np.concatenate([[0], np.cumsum(gaps)])
-        columns = sums[1:] - np.repeat(sums[ptr[:-1]], lengths)
-        return cls(ptr, columns.astype(dtype), np.zeros(0, dtype))
+        columns = (sums[1:] - np.repeat(sums[ptr[:-1]], lengths)).astype(dtype)
+        return cls(ptr, columns, columns, np.zeros(0, dtype))
 
 
 class Edges(NamedTuple):
-    """Extracted entries of the stacked rows of some parts, in the order of a frontier's triples.
+    """Extracted entries of those of Q's stacked rows that `kept` names; `columns` count among a batch's sorted src."""
 
-    `parts` (parts,) says which; `columns` count among the batch's ascending src.
-    """
-
-    parts: NDArray[np.bool_]
+    kept: Int64Array
     lengths: Int64Array
     columns: IntArray
     weights: NDArray[Any] | None
@@ -80,8 +78,12 @@ def extract(
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
     edges, fetched_now = _ask_parts(frontier, _kinds_to_ask_for(frontier, held, src, edge_ids), src, edge_ids)
     fetched_rows = [fetched_now] if rows is None or not held.any() else [fetched_now, rows]
-    pieces = [edges, *(_extracted(frontier, some, src) for some in fetched_rows)]
-    return _stacked(frontier, [piece for piece in pieces if piece.parts.any()] or pieces[:1], src)
+    for some in fetched_rows:
+        if some.parts.all():
+            found, weights, ids = _extracted(frontier, some, src.ptr, src.src)
+            return found._replace(positions=None, weights=weights), ids
+    pieces = [edges, *(_edges_of(frontier, some, src) for some in fetched_rows if some.parts.any())]
+    return _stacked(frontier, [piece for piece in pieces if len(piece.kept)] or pieces[:1], src)
 
 
 def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
@@ -108,7 +110,8 @@ def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_id
     lengths = unpack(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
-    found = Edges(edges.parts, lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
+    kept = frontier.order[np.repeat(edges.parts, frontier.pairs)]
+    found = Edges(kept, lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
     return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
@@ -188,37 +191,35 @@ def _only(requests: RowRequests, ranks: NDArray[np.bool_]) -> StackedSelector:
     return StackedSelector(pointers_of(np.where(of_batch, counts, 0)), rows, requests.Q.batch_ids)
 
 
-def _extracted(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
+def _extracted(
+    frontier: RowsAtOwners, rows: FetchedRows, src_ptr: Int64Array, src: IntArray
+) -> tuple[StackedRows, NDArray[Any] | None, Int64Array | None]:
+    """Edges of fetched rows, in the order of Q; their weights, where A has them, and ids, where they were fetched."""
+    A, ids = rows.matrix, rows.edge_ids
+    has_more = A.data is not None or ids is not None
+    found = frontier.owners.block.backend.extract(A, rows.selector(frontier), src_ptr, src, has_more)
+    if found.positions is None:
+        return found, None, None
+    at = found.positions
+    return found, None if A.data is None else A.data[at], None if ids is None else ids[at]
+
+
+def _edges_of(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
-    Q, chosen = rows.selector(frontier)
-    ptr = pointers_of(np.tile(np.diff(src.ptr), len(chosen)))
-    found = frontier.owners.block.backend.extract(rows.matrix, Q, ptr, np.tile(src.sorted, len(chosen)))
-    positions = found.positions
-    weights = None if rows.matrix.data is None or positions is None else rows.matrix.data[positions]
-    ids = None if rows.edge_ids is None or positions is None else rows.edge_ids[positions]
-    return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
+    found, weights, ids = _extracted(frontier, rows, src.ptr, src.sorted)
+    return Edges(rows.kept(frontier), row_lengths(found), found.columns, weights, ids)
 
 
 def _stacked(frontier: RowsAtOwners, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
-    """Edges of all parts in the order of Q."""
-    edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
-    places = _places_in(frontier, pieces)[frontier.places]
+    """Edges of all of Q's stacked rows, in their order."""
+    edges = joined([RowArrays(*piece[1:]) for piece in pieces])
+    kept = np.concatenate([piece.kept for piece in pieces])
+    places = np.empty(len(kept), np.int64)
+    places[kept] = np.arange(len(kept))
     rows, edges = edges.stacked(frontier.owners.block.backend, frontier.Q.batch_ptr, places)
     for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
-        mine[:] = here[mine]
+        mine[:] = here.take(mine)
     return rows, edges.edge_ids
-
-
-def _places_in(frontier: RowsAtOwners, pieces: list[Edges]) -> Int64Array:
-    """For each of the frontier's triples its row among those of all pieces, one piece after the other."""
-    of_part = np.repeat(np.arange(len(frontier.pairs)), frontier.pairs)
-    places = np.empty(len(of_part), np.int64)
-    before = 0
-    for piece in pieces:
-        here = np.flatnonzero(piece.parts[of_part])
-        places[here] = before + np.arange(len(here))
-        before += len(here)
-    return places
 
 
 __all__ = ["Columns", "extract"]

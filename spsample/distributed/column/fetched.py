@@ -57,25 +57,17 @@ class FetchedRows(NamedTuple):
     parts: NDArray[np.bool_]
     edge_ids: Int64Array | None
 
-    def all_stacked(self, frontier: RowsAtOwners) -> StackedSelector:
-        """Q over these rows, which are those of all parts."""
-        rows = frontier.row_of[frontier.places].astype(self.matrix.indices.dtype)
-        return StackedSelector(frontier.Q.batch_ptr, rows, frontier.Q.batch_ids)
+    def kept(self, frontier: RowsAtOwners) -> Int64Array:
+        """Those of Q's stacked rows that lie in these parts."""
+        kept: Int64Array = np.flatnonzero(np.repeat(self.parts, frontier.pairs)[frontier.places])
+        return kept
 
-    def selector(self, frontier: RowsAtOwners) -> tuple[StackedSelector, Int64Array]:
-        """The stacked rows of Q that lie in these parts, part by part and batch by batch, and the parts they are of.
-
-        Its batches are those of Q, once for each of the parts.
-        """
-        chosen = np.flatnonzero(self.parts)
-        base = np.cumsum(frontier.rows) - frontier.rows
-        skipped = base - (np.cumsum(frontier.rows * self.parts) - frontier.rows * self.parts)
-        of_part = np.repeat(np.arange(len(self.parts)), frontier.pairs)
-        here = self.parts[of_part]
-        rows = (frontier.row_of - skipped[of_part])[here]
-        counts = frontier.pair_counts[chosen].ravel()
-        ids = np.tile(frontier.Q.batch_ids, len(chosen))
-        return StackedSelector(pointers_of(counts), rows.astype(self.matrix.indices.dtype), ids), chosen
+    def selector(self, frontier: RowsAtOwners) -> StackedSelector:
+        """Q over these rows, without its other stacked rows."""
+        Q, kept = frontier.Q, self.kept(frontier)
+        left_out = np.repeat(np.cumsum(np.where(self.parts, 0, frontier.rows)), frontier.pairs)
+        rows = (frontier.row_of - left_out)[frontier.places[kept]]
+        return StackedSelector(np.searchsorted(kept, Q.batch_ptr), rows.astype(self.matrix.indices.dtype), Q.batch_ids)
 
 
 def fetched(

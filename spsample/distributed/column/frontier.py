@@ -69,8 +69,10 @@ class RowsAtOwners:
     Attributes
     ----------
     Q : StackedSelector
+    order : int64 array (m,)
+        The stacked rows of Q as (part, batch, row) triples in this order.
     places : int64 array (m,)
-        Where, among the (part, batch, row) triples in this order, each stacked row of Q is.
+        Where, among the triples, each stacked row of Q is.
     pairs : int64 array (parts,)
         Rows of all batches, of each part.
     row_of : int64 array (m,)
@@ -92,25 +94,16 @@ class RowsAtOwners:
         part = np.searchsorted(bounds, place, side="right") - 1
         num_places = int(bounds[-1])
         distinct, row_of = distinct_ids(place, num_places)
-        order = order_in_groups(part * k + batch, owners.num_parts * k, place, num_places)
-        self.places = np.empty(len(order), np.int64)
-        self.places[order] = np.arange(len(order))
-        self.batch_of_pair = batch[order]
+        self.order = order_in_groups(part * k + batch, owners.num_parts * k, place, num_places)
+        self.places = np.empty(len(self.order), np.int64)
+        self.places[self.order] = np.arange(len(self.order))
         self.pairs = np.bincount(part, minlength=owners.num_parts).astype(np.int64)
-        self.row_of: Int64Array = row_of[order]
+        self.row_of: Int64Array = row_of[self.order]
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
         self._requests: dict[bool, RowRequests] = {}
         entries, *self.answers = self._tell(local.astype(Q.vertices.dtype), batch, row_of, more)
         self.entries = entries.rows
-
-    @property
-    def pair_counts(self) -> Int64Array:
-        """(parts, k) stacked rows of each batch in each part."""
-        parts, k = self.owners.num_parts, len(self.Q.batch_ids)
-        part = np.repeat(np.arange(parts), self.pairs)
-        counts = np.bincount(part * k + self.batch_of_pair, minlength=parts * k)
-        return counts.reshape(parts, k).astype(np.int64)
 
     def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
         """Tell the owners; they answer how many entries the rows have, and what `more` makes of the rows."""

@@ -58,8 +58,8 @@ def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -
     rows, sums = answered
     block, k = frontier.owners.block, len(frontier.Q.batch_ids)
     if rows.parts.all():
-        return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
-    own = _sums_of(frontier, rows, rule._replace(column_power=1))
+        return block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule)
+    own = block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule._replace(column_power=1))
     return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
@@ -67,7 +67,7 @@ def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: Quantisa
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
-        return backend.draw_merged(rows.matrix, rows.all_stacked(frontier), rule, draw)
+        return backend.draw_merged(rows.matrix, rows.selector(frontier), rule, draw)
     return backend.draw_columns(merged(frontier, answered, rule), frontier.Q.batch_ids, draw)
 
 
@@ -155,13 +155,6 @@ def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
     """Sums of k batches without entries."""
     empty = np.zeros(0, np.uint64)
     return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
-
-
-def _sums_of(frontier: RowsAtOwners, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
-    """Sums of the fetched rows: k rows for each of their parts."""
-    Q, chosen = rows.selector(frontier)
-    shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))
-    return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
 
 
 __all__ = ["Answered", "ask", "draw_from_answers", "merged"]
