@@ -46,14 +46,12 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
     """
     return (
-        not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        not _is_traced()
         and x.ndim == weight.ndim == 2
         and x.shape[0] * weight.numel() >= _LARGE
         and _is_plain(x, (len(x), weight.shape[1]))
         and _is_plain(weight, weight.shape)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and torch._C._len_torch_dispatch_stack() == 0  # make_fx would trace the rounded number of rows
         and _onednn_is_there()
     )
 
@@ -62,6 +60,12 @@ def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether this is a dense tensor of float32 and of a shape, on the processor."""
     is_float32 = tensor.dtype == torch.float32 and tensor.layout == torch.strided
     return tensor.is_cpu and is_float32 and tensor.shape == shape
+
+
+def _is_traced() -> bool:
+    """Whether calls become a graph, which is to hold for other numbers of rows and other values."""
+    is_in_jit: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return is_in_jit or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def _onednn_is_there() -> bool:
@@ -121,7 +125,7 @@ class _Linear(torch.autograd.Function):
 
 def _leaves_out_zeros(gradient: Tensor) -> bool:
     """Whether most of this is 0, and nobody differentiates what comes of it or maps over it."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_untransformed(gradient):
+    if torch.is_grad_enabled() or _is_traced() or not is_untransformed(gradient):
         return False
     return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
 

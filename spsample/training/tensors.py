@@ -64,7 +64,7 @@ def new_numbers(shape: Sequence[int]) -> torch.Tensor:
 
 
 def rounded_rows(rows: int) -> int:
-    """The next larger one of a few numbers of rows, 16 between two powers of two: at most a sixteenth more.
+    """The number, or the next larger one, of a few numbers of rows, 16 between two powers of two: at most 1/16 more.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def rounded_rows(rows: int) -> int:
 
 
 def _rounded(number: int, bits: int) -> int:
-    """The next larger number that is 0 behind its first `bits` binary digits."""
+    """The number, or the next larger one, that is 0 behind its first `bits` binary digits."""
     step = 1 << max(number.bit_length() - bits, 0)
     return -(-number // step) * step
 

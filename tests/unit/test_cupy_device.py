@@ -228,6 +228,22 @@ def test_a_session_within_another_is_on_torchs_stream(monkeypatch):
     assert made[7].waited == [(9, 1)]
 
 
+def test_the_first_session_is_on_torchs_stream(monkeypatch):
+    """Torch begins to use the GPU where its pool is shared: from then on it has a stream."""
+    torch, made = Torch(7), {7: EnteredStream(7)}
+    torch.cuda.is_initialized = lambda: device._allocator is not None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    device = CupyDevice.__new__(CupyDevice)
+    device._cupy = SimpleNamespace(
+        cuda=SimpleNamespace(Stream=SimpleNamespace(from_external=lambda stream: made[stream.address]))
+    )
+    device._device, device._allocator = CurrentGpu(), None
+    device._share_torch_pool = lambda: setattr(device, "_allocator", "torch's")
+    device._streams, device._free_memory = Streams(), FreeMemory(lambda: 8000)
+    with device.on_stream():
+        assert device._streams.current is made[7]
+
+
 class CurrentGpu:
     """Stands in for CuPy's device, which its sessions make the current one."""
 

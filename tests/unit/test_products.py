@@ -197,6 +197,20 @@ def test_a_graph_of_a_product_takes_other_numbers_of_rows(monkeypatch: pytest.Mo
 
 
 @torch_only
+def test_a_graph_of_the_way_back_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of its numbers are 0 is not known where it becomes a graph."""
+    monkeypatch.setattr(products, "_LARGE", 0)
+    x, weight, _ = arguments(33)
+    y = linear(x, weight)
+
+    def back(gradient: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(y, weight, gradient, retain_graph=True)[0]
+
+    graph, gradient = make_fx(back)(torch.zeros_like(y)), torch.randn(y.shape)
+    torch.testing.assert_close(graph(gradient), gradient.t() @ x)
+
+
+@torch_only
 def test_torchs_product_where_ours_does_not_fit() -> None:
     x, weight, bias = arguments(7)
     assert linear(x.double(), weight.double()).dtype == torch.float64

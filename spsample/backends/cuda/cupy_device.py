@@ -132,16 +132,16 @@ class CupyDevice:
 
     @contextmanager
     def on_stream(self) -> Iterator[None]:
-        torch, outer = sys.modules.get("torch"), self._streams.current
-        address = None
+        outer = self._streams.current
+        if outer is None:
+            self._share_torch_pool()  # by which torch begins to use the GPU, and to have a stream
+            self._free_memory.forget()
+        torch, address = sys.modules.get("torch"), None
         if torch is not None and torch.cuda.is_initialized():
             address = torch_stream(torch, self._device.id)
-        if outer is not None and outer.ptr == address:  # within a session on it, which has made it CuPy's
+        if outer is not None and outer.ptr == address:  # the other one has made it, and the GPU, CuPy's current ones
             yield
             return
-        self._share_torch_pool()
-        if outer is None:
-            self._free_memory.forget()
         with self._device:
             if address is None:
                 with self._streams.session(self._cupy.cuda.get_current_stream()):
@@ -235,8 +235,9 @@ def cupy_stream(cupy: Any, address: int) -> Any:
 
 
 def torch_stream(torch: Any, device: int) -> int:
-    """The address of the stream that torch is on, without making an object of torch's for it, which takes longer."""
-    address: int = torch._C._cuda_getCurrentRawStream(device)
+    """The address of the stream that torch is on; without an object of torch's for it, where torch can tell it so."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    address: int = torch.cuda.current_stream(device).cuda_stream if raw is None else raw(device)
     return address
 
 

@@ -25,11 +25,14 @@ NOTHING, EDGES, ROWS = 0, 1, 2
 
 
 class Columns(NamedTuple):
-    """src of k batches, in the order of the bulk and ascending in each; `local` leads from the second to the first."""
+    """src of k batches, ascending in each as `sorted`; `local` says where each is in its batch's `src`.
+
+    An owner, who is sent it, has `ptr` and `sorted` only.
+    """
 
     ptr: Int64Array
-    src: IntArray
     sorted: IntArray
+    src: IntArray
     local: IntArray
 
     @classmethod
@@ -37,7 +40,7 @@ class Columns(NamedTuple):
         """The columns that a bulk's src name."""
         batch = np.repeat(np.arange(len(src_ptr) - 1), np.diff(src_ptr))
         order = order_in_groups(batch, len(src_ptr) - 1, src, num_nodes)
-        return cls(src_ptr, src, src[order], (order - src_ptr[batch]).astype(src.dtype))
+        return cls(src_ptr, src[order], src, (order - src_ptr[batch]).astype(src.dtype))
 
     def gaps(self) -> Int64Array:
         """First column of each batch, and from then on distances: smaller numbers than ids."""
@@ -53,18 +56,15 @@ class Columns(NamedTuple):
         """The columns again, without the order that they had in the bulk."""
         ptr = pointers_of(lengths)
         sums = np.concatenate([[0], np.cumsum(gaps)])
-        columns = (sums[1:] - np.repeat(sums[ptr[:-1]], lengths)).astype(dtype)
-        return cls(ptr, columns, columns, np.zeros(0, dtype))
+        columns, unknown = sums[1:] - np.repeat(sums[ptr[:-1]], lengths), np.zeros(0, dtype)
+        return cls(ptr, columns.astype(dtype), unknown, unknown)
 
 
 class Edges(NamedTuple):
-    """Extracted entries of those of Q's stacked rows that `kept` names; `columns` count among a batch's sorted src."""
+    """Extracted entries of those of Q's stacked rows that `kept` names; columns count among a batch's sorted src."""
 
     kept: Int64Array
-    lengths: Int64Array
-    columns: IntArray
-    weights: NDArray[Any] | None
-    edge_ids: Int64Array | None
+    rows: RowArrays
 
 
 def extract(
@@ -111,8 +111,8 @@ def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_id
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
     kept = frontier.order[np.repeat(edges.parts, frontier.pairs)]
-    found = Edges(kept, lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
-    return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
+    found = RowArrays(lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
+    return Edges(kept, found), fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
 class _Answers(NamedTuple):
@@ -207,12 +207,12 @@ def _extracted(
 def _edges_of(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
     found, weights, ids = _extracted(frontier, rows, src.ptr, src.sorted)
-    return Edges(rows.kept(frontier), row_lengths(found), found.columns, weights, ids)
+    return Edges(rows.kept(frontier), RowArrays(row_lengths(found), found.columns, weights, ids))
 
 
 def _stacked(frontier: RowsAtOwners, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all of Q's stacked rows, in their order."""
-    edges = joined([RowArrays(*piece[1:]) for piece in pieces])
+    edges = joined([piece.rows for piece in pieces])
     kept = np.concatenate([piece.kept for piece in pieces])
     places = np.empty(len(kept), np.int64)
     places[kept] = np.arange(len(kept))
