@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def run_ranks(backend, ranks, *words, timeout=300, **environment):
 
 
 def run_job(backend, script, *arguments, ranks=4, timeout=300, **environment):
-    """Run a script of this folder as so many ranks; its exit status and what it said."""
-    done = run_ranks(backend, ranks, HERE / script, *arguments, timeout=timeout, **environment)
-    return done.returncode, done.stdout + done.stderr
+    """Run a script of this folder as so many ranks; its exit status and what it said.
+
+    A script may write its errors to files in the folder SAID: `mpirun` drops some of what ranks write as it ends them.
+    """
+    with tempfile.TemporaryDirectory() as said:
+        done = run_ranks(backend, ranks, HERE / script, *arguments, timeout=timeout, SAID=said, **environment)
+        written = [path.read_text() for path in sorted(Path(said).iterdir())]
+    return done.returncode, "".join([done.stdout, done.stderr, *written])
