@@ -119,6 +119,9 @@ struct Selector {
 #define SPSAMPLE_SELECTOR \
     Selector { Q_batch_ptr, Q_vertices, Q_batch_ids, Q_batches, Q_rows }
 
+// The selected row that is drawn from as number `turn`: rows come in any order. order (Q_rows): all of them; null: as they are stacked.
+__device__ inline int64_t row_at(const int64_t* order, int64_t turn) { return order ? order[turn] : turn; }
+
 // How to draw (the law's counter and key).
 struct DrawArguments {
     PhiloxKey key;

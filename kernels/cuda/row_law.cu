@@ -60,10 +60,10 @@ struct RowToDraw {
 
 // Draws `size` <= `width` entries of every selected row. `width` lanes a row: 1, 2, 4, 8, 16 or 32. A warp reads where the next `turn`
 // rows are, one a lane, and then draws from as many at a time as there are lanes: turn is a multiple of 32 / width, at most 32.
-// positions may be null.
+// order: as of row_at; positions may be null.
 extern "C" __global__ void __launch_bounds__(256, 5)
     sample_uniform_narrow(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS, int64_t width, int64_t turn,
-                          const int64_t* ends, Index* columns, int64_t* positions) {
+                          const int64_t* order, const int64_t* ends, Index* columns, int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
     const DrawArguments how = SPSAMPLE_DRAW;
@@ -73,7 +73,8 @@ extern "C" __global__ void __launch_bounds__(256, 5)
     const int number = lane_of_first >> width_bits;  // of this lane's among these
     for (int64_t base = warp_index() * turn; base < Q.num_rows; base += warp_count() * turn) {
         const int count = static_cast<int>(turn < Q.num_rows - base ? turn : Q.num_rows - base);
-        const RowToDraw mine(A, Q, ends, base + lane_index(), lane_index() < count);
+        const bool is_there = lane_index() < count;
+        const RowToDraw mine(A, Q, ends, is_there ? row_at(order, base + lane_index()) : 0, is_there);
         for (int first = 0; first < count; first += together) {
             const int from = first + number;
             const Index row = __shfl_sync(kAllLanes, mine.row, from);
@@ -126,13 +127,14 @@ struct PositionSet {
 
 // The same for any size: one warp a row, 32 draws at a time. scratch: `capacity` elements for each warp of the grid.
 extern "C" __global__ void sample_uniform_wide(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
-                                               int64_t* scratch, int64_t capacity, const int64_t* ends, Index* columns, int64_t* positions) {
+                                               int64_t* scratch, int64_t capacity, const int64_t* order, const int64_t* ends,
+                                               Index* columns, int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
     const DrawArguments how = SPSAMPLE_DRAW;
     const PositionSet seen = {scratch + warp_index() * capacity, capacity};
-    for (int64_t r = warp_index(); r < Q.num_rows; r += warp_count()) {
-        const int64_t row = Q.vertices[r], degree = A.degree(row), length = drawn_count(degree, how.size, how.replace);
+    for (int64_t turn = warp_index(); turn < Q.num_rows; turn += warp_count()) {
+        const int64_t r = row_at(order, turn), row = Q.vertices[r], degree = A.degree(row), length = drawn_count(degree, how.size, how.replace);
         const bool floyd = !how.replace && degree > how.size;
         if (floyd) {
             for (int64_t slot = lane_index(); slot < capacity; slot += kWarp) seen.keys[slot] = -1;

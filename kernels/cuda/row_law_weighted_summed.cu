@@ -178,11 +178,11 @@ private:
 
 // Writes the entries of the selected rows. `width` lanes a row, 1 to 32; size <= width, or with replacement. A warp has rows_per_warp rows
 // at a time, a multiple of 32 div width, 32 at most: a lane finds out about a row, then the warp draws from 32 div width at once. plans:
-// of the first pass; totals, sums: of sum_rows. O(log degree) a draw, and O(entries) of rows that are taken whole.
+// of the first pass; order: as of row_at; totals, sums: of sum_rows. O(log degree) a draw, and O(entries) of rows that are taken whole.
 extern "C" __global__ void __launch_bounds__(256, 4)
     draw_summed(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
-                int64_t width, int64_t rows_per_warp, const uint64_t* totals, const uint64_t* sums, const int64_t* ends,
-                const int16_t* plans, Index* columns, int64_t* positions, Real* drawn_weights) {
+                int64_t width, int64_t rows_per_warp, const int64_t* order, const uint64_t* totals, const uint64_t* sums,
+                const int64_t* ends, const int16_t* plans, Index* columns, int64_t* positions, Real* drawn_weights) {
     __shared__ TotalledRow records[kWarpsPerBlock][kWarp];
     __shared__ ChosenEntries chosen[kWarpsPerBlock];
     const Rows A = SPSAMPLE_ROWS;
@@ -194,9 +194,10 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     const Lanes lanes = lanes_of(static_cast<int>(width));
     const int at_once = kWarp / lanes.width;
     for (int64_t base = warp_index() * rows_per_warp; base < Q.num_rows; base += warp_count() * rows_per_warp) {
-        const int64_t r = base + lane_index();
+        const int64_t turn = base + lane_index();
+        const int64_t r = lane_index() < rows_per_warp && turn < Q.num_rows ? row_at(order, turn) : Q.num_rows;
         TotalledRow& mine = records[warp][lane_index()];
-        if (lane_index() < rows_per_warp && r < Q.num_rows && plans[r] != kNothing) {
+        if (r < Q.num_rows && plans[r] != kNothing) {
             const int64_t number = Q.vertices[r];
             mine.row = record_of(A, weights, Q, results, r, number, A.degree(number));
             mine.initial_total = totals[number];

@@ -58,6 +58,27 @@ def test_entries_elsewhere(emulated, entries):
     assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(placed, **call).to_host())
 
 
+@pytest.mark.parametrize("fanouts", [[5, 4], [40, 3]])
+@pytest.mark.parametrize("kind", ["unweighted", "weighted"])
+@pytest.mark.parametrize("entries", ["host", 0.3])
+def test_rows_read_over_the_bus_are_drawn_from_in_their_order(emulated, monkeypatch, entries, kind, fanouts):
+    graph = rmat(kind)
+    ordered, argsort = [], emulated.argsort
+    monkeypatch.setattr(emulated, "argsort", lambda values: ordered.append(emulated.to_host(values)) or argsort(values))
+    monkeypatch.setattr("spsample.backends.cuda.launcher.LEAST_ORDERED", 50)
+    call = {"seeds": np.arange(100), "sampler": sp.GraphSAGE(fanouts), "batch_size": 16, "edge_ids": True}
+    expected = sp.bulk_sample(graph, **call)
+    assert_bulks_same(expected, sp.bulk_sample(sp.DeviceGraph(graph, entries="device"), **call).to_host())
+    assert not ordered  # in the device's memory rows are taken as they are stacked
+    assert_bulks_same(expected, sp.bulk_sample(sp.DeviceGraph(graph, entries=entries), **call).to_host())
+    draws = 1 if kind == "weighted" and fanouts[0] > 32 else 2  # many draws by weight read whole rows
+    assert len(ordered) == draws
+    np.testing.assert_array_equal(ordered[-1], max((layer.dst for layer in expected.layers), key=len))
+    monkeypatch.setattr("spsample.backends.cuda.launcher.ORDER_BYTES", emulated.free_bytes())
+    assert_bulks_same(expected, sp.bulk_sample(sp.DeviceGraph(graph, entries=entries), **call).to_host())
+    assert len(ordered) == draws  # no more: sorting would take too much memory
+
+
 @pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize(("dim", "hot"), [(7, 0.3), (8, 1.0), (100, 0.0), (0, 0.5)])
 def test_features(emulated, dtype, dim, hot):

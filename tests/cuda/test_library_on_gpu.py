@@ -71,7 +71,11 @@ def test_features_of_a_cache_behind_the_device(gpu, graph, x, dtype, hot):
 
 @pytest.mark.parametrize("entries", ["host", 0.2, "auto"])
 @pytest.mark.parametrize("sampler", [SAMPLER, sp.LADIES([128, 128])], ids=str)
-def test_graphs_on_the_host(gpu, graph, entries, sampler):
+@pytest.mark.parametrize("least", [1, 1 << 18])  # rows in the order of their addresses, and as they come
+def test_graphs_on_the_host(gpu, graph, monkeypatch, entries, sampler, least):
+    monkeypatch.setattr("spsample.backends.cuda.launcher.LEAST_ORDERED", least)
+    assert not gpu.is_on_host(gpu.to_device(np.ones(3)))
+    assert gpu.is_on_host(gpu.pinned(np.ones(3))[1:])
     call = {"seeds": np.arange(3000), "sampler": sampler, "batch_size": 128, "random_seed": 5}
     placed = sp.DeviceGraph(graph, entries)
     assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(placed, **call).to_host())

@@ -228,16 +228,21 @@ class EmulatedDevice:
     def pinned(self, array):
         copied = self.to_device(array)
         self.settle()  # the host writes it itself
+        copied.memory.is_on_host = True
         return copied
 
     def pinned_empty(self, shape, dtype):
         there = self.empty(shape, dtype)
         self.settle()
         self._pinned.append(Pinned(self.timeline, there.host))
+        there.memory.is_on_host = True
         return there.host, there
 
     def finish(self, ready):
         self.timeline.finish(ready[1])
+
+    def is_on_host(self, array):
+        return array.memory.is_on_host
 
     def address(self, array):
         return array.host.ctypes.data

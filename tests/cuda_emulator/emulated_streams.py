@@ -87,6 +87,7 @@ class Memory:
     def __init__(self, timeline, stream, what):
         self.made_on = stream.ptr
         self.what = what
+        self.is_on_host = False
         self.written = (stream.ptr, stream.clock[stream.ptr])
         self._timeline = timeline
         self._kept_for = {stream.ptr}

@@ -25,6 +25,9 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "P
 LEAST_CAPABILITY = 80
 """Kernels sum over a warp by instructions that older GPUs lack."""
 
+MEMORY_OF_HOST = 1
+"""`cudaMemoryTypeHost`."""
+
 LARGE_BYTES = 1 << 25
 """Larger arrays are copied from where they are: CuPy would keep as much pinned memory, or up to twice as much."""
 
@@ -111,6 +114,12 @@ class CupyDevice:
         host = np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
         unowned = cuda.UnownedMemory(memory.ptr, max(size, 1), memory)
         return host, self._cupy.ndarray(shape, dtype, cuda.MemoryPointer(unowned, 0))
+
+    def is_on_host(self, array: DeviceArray) -> bool:
+        if not array.size:
+            return False
+        attributes = self._cupy.cuda.runtime.pointerGetAttributes(array.data.ptr)
+        return int(attributes.type) == MEMORY_OF_HOST
 
     def address(self, array: DeviceArray) -> int:
         return int(array.data.ptr)

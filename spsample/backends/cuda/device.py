@@ -109,6 +109,10 @@ class Device(Protocol):
         """Memory of the host with any content: as the host writes to it, and as kernels read it over the bus."""
         ...
 
+    def is_on_host(self, array: DeviceArray) -> bool:
+        """Whether it lies in the host's memory, so that kernels read it over the bus."""
+        ...
+
     def address(self, array: DeviceArray) -> int:
         """Where the array's first element is, as kernels see it."""
         ...

@@ -15,6 +15,12 @@ from spsample.backends.protocol import Draw, Int64Array, Matrix, StackedSelector
 STACK_POINTERS = Kernel("stacking", "stack_pointers")
 ROW_LENGTHS = Kernel("row_law", "row_lengths")
 
+LEAST_ORDERED = 1 << 18
+"""Rows of a call for which it pays to draw in the order of their addresses, where they are read over the bus."""
+
+ORDER_BYTES = 32
+"""Of a row, its place in that order, and what sorting takes beside them."""
+
 
 class StackedPointers(NamedTuple):
     """Pointers of m rows of k batches: `ends` (m + 1) over all rows, `indptr` (m + k) from 0 in every batch.
@@ -83,6 +89,17 @@ class KernelLauncher:
     def draw(self, draw: Draw) -> tuple[int, int, int, bool]:
         """Parameters of a draw."""
         return (draw.key[0] | draw.key[1] << 32, draw.hop, draw.size, draw.replace)
+
+    def reading_order(self, A: Matrix, Q: StackedSelector) -> DeviceArray | None:
+        """(m,) the selected rows in the order of where they lie, across batches; None: as they are stacked.
+
+        For many rows that are read over the bus: most of a read's time there goes into finding its address, and
+        neighbours share that. Which entries are drawn does not depend on it.
+        """
+        rows = len(Q.vertices)
+        if rows < LEAST_ORDERED or not self.device.is_on_host(A.indices):
+            return None
+        return self.device.argsort(Q.vertices) if rows * ORDER_BYTES <= self.device.scratch_bytes() else None
 
     def row_ends(self, A: Matrix, Q: StackedSelector, size: int, replace: bool) -> DeviceArray:
         """(m + 1,) where the entries that a draw of `size` gives of each selected row begin; -1: of whole rows."""

@@ -24,7 +24,7 @@ class RowLawKernels(CompactionKernels):
         pointers = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, draw.size, draw.replace))
         columns, where = self._room(A, pointers, positions)
         arguments = (*self.matrix(A), *self.selector(Q), *self.draw(draw))
-        out = (pointers.ends, columns, where)
+        out = (self.reading_order(A, Q), pointers.ends, columns, where)
         if draw.size <= WARP:
             width = 1 << (draw.size - 1).bit_length()
             turn = rows_at_a_turn(len(Q.vertices), width, self.device.resident_warps())

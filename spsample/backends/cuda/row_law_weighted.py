@@ -90,7 +90,8 @@ class WeightedRowLawKernels(RowSumsKernels):
         at_once = WARP // width
         per_warp = max(rows_per_warp(self.device, rows) // at_once, 1) * at_once
         arguments = (*self.matrix(A), *self.weights(A), *self.selector(Q), *self.draw(draw), width, per_warp)
-        self.run(SUMMED, -(-rows // per_warp), *arguments, sums.totals, sums.sums, *out, variant=variant_of(A))
+        given = (self.reading_order(A, Q), sums.totals, sums.sums)
+        self.run(SUMMED, -(-rows // per_warp), *arguments, *given, *out, variant=variant_of(A))
 
     def _draw_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, out: tuple[Any, ...]) -> None:
         rows = len(Q.vertices)
