@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
 #include "extraction_sets.h"
+#include "extraction_shared.h"
 #include "parallel.h"
 #include "room.h"
 #include "scratch.h"
@@ -28,6 +29,8 @@ struct Extraction {
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than this times the number of columns are searched, not read
 constexpr int64_t kRowWork = 32;  // of finding or placing a row, as entries read
+constexpr int64_t kNearColumns = int64_t(1) << 20;  // of which a table of batches takes no more than a core has of its caches, more or less
+constexpr int64_t kSharedColumns = int64_t(1) << 22;  // the most for which such a table is made
 constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
 
 // Those of a set of columns that are at least `first` and at most `last`. O(log columns).
@@ -38,9 +41,10 @@ SortedColumns<Index> columns_between(const SortedColumns<Index>& set, Index firs
     return {begin, set.places + (begin - set.columns), end - begin};
 }
 
-// What a chunk of stacked rows found.
+// What the stacked rows visited as number begin .. end - 1 found.
 template <class Index>
 struct Found {
+    int64_t begin, end;
     RoomPiece<Index> local;
     RoomPiece<int64_t> positions;
 };
@@ -57,6 +61,7 @@ struct Finder {
     std::unique_ptr<uint32_t[]> likely{new uint32_t[kFilterChunk + kMatchRoom]};
     std::vector<uint32_t> offsets;
     std::vector<Index> places;
+    std::vector<SharedMatch<Index>> matches;
     std::vector<Index> local;
     std::vector<int64_t> positions;
     int64_t count = 0;
@@ -94,9 +99,28 @@ struct Finder {
         }
     }
 
-    // All that was found since `count` was 0, to be kept.
-    Found<Index> kept() {
-        Found<Index> found{local_room.take(count), {}};
+    // Adds the entries of a row for all batches of a run, one batch after the other; `counts` says how many of each.
+    // O(degree + entries found).
+    void add_shared(const SharedView<Index>& columns, const SharedRun& run, const Index* row, int64_t degree, int64_t begin, int64_t* counts) {
+        const int64_t number = find_matches(columns, run, row, degree);
+        int64_t cursors[kSharedBatches] = {};
+        for (int64_t m = 0; m < number; ++m) ++cursors[matches[static_cast<size_t>(m)].bit];
+        make_room(number);
+        for (int j = 0; j < run.size; ++j) {
+            counts[j] = std::exchange(cursors[run.bits[j]], count);
+            count += counts[j];
+        }
+        for (int64_t m = 0; m < number; ++m) {
+            const SharedMatch<Index> match = matches[static_cast<size_t>(m)];
+            const size_t at = static_cast<size_t>(cursors[match.bit]++);
+            local[at] = match.place;
+            if (with_positions) positions[at] = begin + match.offset;
+        }
+    }
+
+    // All that was found since `count` was 0, to be kept: that of the rows visited as number first .. last - 1.
+    Found<Index> kept(int64_t first, int64_t last) {
+        Found<Index> found{first, last, local_room.take(count), {}};
         std::copy_n(local.data(), count, found.local.items);
         if (with_positions) {
             found.positions = positions_room.take(count);
@@ -108,6 +132,20 @@ struct Finder {
 private:
     static constexpr int64_t kFirstRoom = 256;
 
+    // Those of a row for all batches of a run; returns how many.
+    int64_t find_matches(const SharedView<Index>& columns, const SharedRun& run, const Index* row, int64_t degree) {
+        int64_t number = 0;
+        for (int64_t first = 0; first < degree; first += kFilterChunk) {
+            const int64_t chunk = std::min(kFilterChunk, degree - first);
+            const int64_t passed = match_functions<Index>().shared(columns, run.wanted, row + first, chunk, likely.get());
+            SharedMatch<Index>* const found = grown(matches, number + passed * run.size + 2) + number;
+            const int64_t more = match_functions<Index>().shared_places(columns, run.wanted, row + first, likely.get(), passed, found);
+            for (int64_t m = 0; first > 0 && m < more; ++m) found[m].offset += static_cast<uint32_t>(first);
+            number += more;
+        }
+        return number;
+    }
+
     void make_room(int64_t more) {
         if (static_cast<int64_t>(local.size()) >= count + more) return;
         const size_t size = static_cast<size_t>(kFirstRoom + count + more + (count + more) / 2);
@@ -116,99 +154,88 @@ private:
     }
 };
 
-// The end of the group of batches from `begin` on whose column sets lie in the second-level cache together; at least one batch.
-inline int64_t group_end(const int64_t* src_ptr, int64_t num_batches, int64_t begin) {
+// Where groups of batches begin, and where the last one ends.
+using Groups = std::vector<int64_t>;
+
+// Groups whose column sets lie in the second-level cache together; at least one batch each.
+inline Groups groups_by_columns(const int64_t* src_ptr, int64_t num_batches) {
     constexpr int64_t kGroupColumns = int64_t(1) << 16;  // with filters of at most 16 bytes a column
-    const int64_t* const after = std::upper_bound(src_ptr + begin + 1, src_ptr + num_batches + 1, src_ptr[begin] + kGroupColumns);
-    return std::max(begin + 1, static_cast<int64_t>(after - src_ptr) - 1);
+    Groups groups{0};
+    while (groups.back() < num_batches) {
+        const int64_t begin = groups.back();
+        const int64_t* const after = std::upper_bound(src_ptr + begin + 1, src_ptr + num_batches + 1, src_ptr[begin] + kGroupColumns);
+        groups.push_back(std::max(begin + 1, static_cast<int64_t>(after - src_ptr) - 1));
+    }
+    return groups;
+}
+
+// Groups whose batches have a bit each.
+inline Groups groups_by_number(int64_t num_batches) {
+    Groups groups{0};
+    while (groups.back() < num_batches) groups.push_back(std::min(groups.back() + kSharedBatches, num_batches));
+    return groups;
 }
 
 // The stacked rows, group of batches by group, those of a group by vertex: a row of A that many batches select is read once and then
 // lies in the cache, and so do the group's column sets. Few rows of one batch are visited as they come.
 template <class Index>
-std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const int64_t* src_ptr) {
+std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const Groups& groups) {
     constexpr int64_t kFewRows = 1024;
     require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
-    std::vector<Numbered<Index>> order, group, spare;
-    order.reserve(static_cast<size_t>(Q.num_rows));
-    if (Q.num_batches == 1 && Q.num_rows <= kFewRows) {
-        for (int64_t r = 0; r < Q.num_rows; ++r) order.push_back({Q.vertices[r], static_cast<Index>(r)});
-        return order;
-    }
-    for (int64_t begin = 0, end = 0; begin < Q.num_batches; begin = end) {
-        end = group_end(src_ptr, Q.num_batches, begin);
-        group.clear();
-        for (int64_t r = Q.batch_ptr[begin]; r < Q.batch_ptr[end]; ++r) group.push_back({Q.vertices[r], static_cast<Index>(r)});
-        sort_by_key(group, spare);
-        order.insert(order.end(), group.begin(), group.end());
-    }
+    std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows));
+    for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
+    if (Q.num_batches == 1 && Q.num_rows <= kFewRows) return order;
+    struct Scratch {
+        std::vector<Numbered<Index>> rows, spare;
+    };
+    const auto sort_group = [&](Scratch& scratch, int64_t g, int64_t) {
+        const auto begin = order.begin() + Q.batch_ptr[groups[static_cast<size_t>(g)]], end = order.begin() + Q.batch_ptr[groups[static_cast<size_t>(g) + 1]];
+        scratch.rows.assign(begin, end);
+        sort_by_key(scratch.rows, scratch.spare);
+        std::copy(scratch.rows.begin(), scratch.rows.end(), begin);
+    };
+    parallel_chunks(static_cast<int64_t>(groups.size()) - 1, 1, [] { return Scratch{}; }, sort_group);
     return order;
 }
 
-// Extraction in progress. `found` holds what each chunk of rows, in the order they are visited, has found.
+// The batch of each stacked row.
+template <class Index>
+Buffer<Index> batches_of_rows(const SelectorView<Index>& Q) {
+    Buffer<Index> batches(Q.num_rows);
+    for (int64_t i = 0; i < Q.num_batches; ++i) std::fill(batches.data() + Q.batch_ptr[i], batches.data() + Q.batch_ptr[i + 1], static_cast<Index>(i));
+    return batches;
+}
+
+// What is to be found, and what has been.
 template <class Index>
 struct Search {
     const CsrView<Index>& A;
     const SelectorView<Index>& Q;
-    std::optional<ColumnSets<Index>> sets;  // until all is found
-    std::vector<Numbered<Index>> order;
-    std::vector<Found<Index>> found;
-    Buffer<int64_t> counts;  // per stacked row
+    const int64_t* src_ptr;
+    const Index* src;
+    bool positions;
+    std::vector<Found<Index>> found{};
+    Buffer<int64_t> counts{Q.num_rows};  // per stacked row
+    Buffer<Index> batch_of = batches_of_rows(Q);
 
-    Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_),
-          sets(std::in_place, src_ptr, src, Q.num_batches, [&](int64_t i) { return has_long_row(i, src_ptr[i + 1] - src_ptr[i]); }),
-          order(visiting_order(Q, src_ptr)),
-          found((order.size() + kRowChunk - 1) / kRowChunk), counts(Q.num_rows) {}
-
-    // Whether a row of the batch, which has so many columns, is searched.
-    bool has_long_row(int64_t batch, int64_t num_columns) const {
-        const auto is_long = [&](Index vertex) { return A.degree(vertex) > kSearchRatio * num_columns; };
-        return std::any_of(Q.vertices + Q.batch_ptr[batch], Q.vertices + Q.batch_ptr[batch + 1], is_long);
-    }
-
-    int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
-
-    // The entries of one stacked row: a long row is searched, another one read.
-    void find(int64_t row, Finder<Index>& finder) {
-        const int64_t batch = batch_of(row), before = finder.count;
-        const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
-        const SortedColumns<Index> sorted = sets->sorted(batch);
-        if (degree > kSearchRatio * sorted.count) {
-            finder.add_by_search(sorted, A.indices + first, degree, first);
-        } else {
-            finder.add_by_filter(sets->filter(batch), sets->places(batch), A.indices + first, degree, first);
-        }
-        counts[row] = finder.count - before;
-    }
-
-    // Those of the rows visited as number begin .. end - 1.
-    void find_chunk(int64_t begin, int64_t end, Finder<Index>& finder) {
-        finder.count = 0;
-        for (int64_t i = begin; i < end; ++i) {
-            if (i + 2 * kAhead < end) SPSAMPLE_PREFETCH(A.indptr + order[static_cast<size_t>(i + 2 * kAhead)].key);
-            if (i + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(order[static_cast<size_t>(i + kAhead)].key));
-            find(order[static_cast<size_t>(i)].number, finder);
-        }
-        found[static_cast<size_t>(begin / kRowChunk)] = finder.kept();
-    }
-
-    void find_all(int64_t work, bool positions) {
-        const ThreadsFor threads(work);
-        const int64_t chunks_of_thread = Q.num_rows / (kRowChunk * thread_limit()) + 1;
-        const auto make_finder = [&] { return Finder<Index>(chunks_of_thread, positions); };
-        parallel_chunks(Q.num_rows, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
-            find_chunk(begin, end, finder);
+    // Calls find(finder, begin, end) for chunks of rows visited as number first .. last - 1, and keeps what each has found.
+    template <class Find>
+    void find_chunks(int64_t first, int64_t last, Find&& find) {
+        const int64_t before = static_cast<int64_t>(found.size()), chunks = (last - first + kRowChunk - 1) / kRowChunk;
+        found.resize(static_cast<size_t>(before + chunks));
+        const auto make_finder = [&] { return Finder<Index>(chunks / thread_limit() + 1, positions); };
+        parallel_chunks(last - first, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+            finder.count = 0;
+            find(finder, first + begin, first + end);
+            found[static_cast<size_t>(before + begin / kRowChunk)] = finder.kept(first + begin, first + end);
         });
-        sets.reset();
     }
 
-    // Moves them to their rows' places in the result.
-    void place_chunk(int64_t begin, int64_t end, Extraction<Index>& result) {
-        const Found<Index> chunk = std::move(found[static_cast<size_t>(begin / kRowChunk)]);
+    // Moves what a chunk has found to the rows' places in the result.
+    void place(const std::vector<Numbered<Index>>& order, Found<Index> chunk, Extraction<Index>& result) const {
         int64_t from = 0;
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t row = order[static_cast<size_t>(i)].number, batch = batch_of(row);
+        for (int64_t i = chunk.begin; i < chunk.end; ++i) {
+            const int64_t row = order[static_cast<size_t>(i)].number, batch = batch_of[row];
             const int64_t to = result.pointers.entry_ptr[batch] + result.pointers.indptr[row + batch];
             std::copy_n(chunk.local.items + from, counts[row], result.columns.data() + to);
             if (chunk.positions.items) std::copy_n(chunk.positions.items + from, counts[row], result.positions.data() + to);
@@ -216,35 +243,157 @@ struct Search {
         }
     }
 
-    void place_all(Extraction<Index>& result) {
+    void place_all(const std::vector<Numbered<Index>>& order, Extraction<Index>& result) {
         const ThreadsFor threads(kRowWork * Q.num_rows + result.columns.size());
-        parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) { place_chunk(begin, end, result); });
+        parallel_chunks(static_cast<int64_t>(found.size()), 1, [&](int64_t i, int64_t) {
+            place(order, std::move(found[static_cast<size_t>(i)]), result);
+        });
     }
 };
 
-// Of finding the entries: a long row costs what its search does. Counted as far as it takes to know that threads are worth waking.
+// Fetches the rows of A that are visited next.
 template <class Index>
-int64_t work_of_finding(const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr) {
-    int64_t work = 0;
-    for (int64_t batch = 0; batch < Q.num_batches && work < ThreadsFor::kWorthWaking; ++batch) {
-        const int64_t most = kSearchRatio * (src_ptr[batch + 1] - src_ptr[batch]);
-        for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) work += kRowWork + std::min(A.degree(Q.vertices[r]), most);
+void fetch_ahead(const CsrView<Index>& A, const std::vector<Numbered<Index>>& order, int64_t i, int64_t end) {
+    if (i + 2 * kAhead < end) SPSAMPLE_PREFETCH(A.indptr + order[static_cast<size_t>(i + 2 * kAhead)].key);
+    if (i + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(order[static_cast<size_t>(i + kAhead)].key));
+}
+
+// Each row by itself: a long one is searched, another one read.
+template <class Index>
+void find_by_row(Search<Index>& search, const std::vector<Numbered<Index>>& order) {
+    const CsrView<Index>& A = search.A;
+    const SelectorView<Index>& Q = search.Q;
+    const auto has_long_row = [&](int64_t i) {
+        const int64_t most = kSearchRatio * (search.src_ptr[i + 1] - search.src_ptr[i]);
+        return std::any_of(Q.vertices + Q.batch_ptr[i], Q.vertices + Q.batch_ptr[i + 1], [&](Index vertex) { return A.degree(vertex) > most; });
+    };
+    ColumnSets<Index> sets(search.src_ptr, search.src, Q.num_batches, has_long_row);
+    const auto find = [&](int64_t row, Finder<Index>& finder) {
+        const int64_t batch = search.batch_of[row], before = finder.count;
+        const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
+        const SortedColumns<Index> sorted = sets.sorted(batch);
+        if (degree > kSearchRatio * sorted.count) {
+            finder.add_by_search(sorted, A.indices + first, degree, first);
+        } else {
+            finder.add_by_filter(sets.filter(batch), sets.places(batch), A.indices + first, degree, first);
+        }
+        search.counts[row] = finder.count - before;
+    };
+    search.find_chunks(0, Q.num_rows, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            fetch_ahead(A, order, i, end);
+            find(order[static_cast<size_t>(i)].number, finder);
+        }
+    });
+}
+
+// One more than the largest column.
+template <class Index>
+int64_t column_limit(const Search<Index>& search) {
+    const int64_t count = search.src_ptr[search.Q.num_batches];
+    return count == 0 ? 0 : int64_t(*std::max_element(search.src, search.src + count)) + 1;
+}
+
+// Each row once for all batches of its group that select it; all columns are below `limit`.
+template <class Index>
+void find_shared(Search<Index>& search, const std::vector<Numbered<Index>>& order, const Groups& groups, int64_t limit) {
+    const CsrView<Index>& A = search.A;
+    const SelectorView<Index>& Q = search.Q;
+    SharedColumns<Index> columns(search.src_ptr, search.src, limit);
+    for (size_t g = 0; g + 1 < groups.size(); ++g) {
+        const BatchGroup group{groups[g], groups[g + 1]};
+        columns.build(group);
+        const SharedView<Index> view = columns.view();
+        search.find_chunks(Q.batch_ptr[group.begin], Q.batch_ptr[group.end], [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+            int64_t counts[kSharedBatches];
+            for (int64_t i = begin, next; i < end; i = next) {
+                const Index vertex = order[static_cast<size_t>(i)].key;
+                SharedRun run;
+                for (next = i; next < end && order[static_cast<size_t>(next)].key == vertex; ++next) {
+                    const int bit = static_cast<int>(search.batch_of[order[static_cast<size_t>(next)].number] - group.begin);
+                    if (run.has(bit)) break;
+                    run.add(bit);
+                    fetch_ahead(A, order, next, end);
+                }
+                finder.add_shared(view, run, A.indices + A.begin(vertex), A.degree(vertex), A.begin(vertex), counts);
+                for (int64_t j = i; j < next; ++j) search.counts[order[static_cast<size_t>(j)].number] = counts[j - i];
+            }
+        });
+        columns.clear(group);
     }
-    return work;
+}
+
+// Of reading or searching a row by itself, in entries read.
+template <class Index>
+int64_t work_of_row(const Search<Index>& search, int64_t batch, int64_t degree) {
+    return kRowWork + std::min(degree, kSearchRatio * (search.src_ptr[batch + 1] - search.src_ptr[batch]));
+}
+
+// Whether finding the entries is worth waking threads. Counted as far as it takes to know.
+template <class Index>
+bool is_worth_waking(const Search<Index>& search) {
+    const SelectorView<Index>& Q = search.Q;
+    int64_t work = 0;
+    for (int64_t i = 0; i < Q.num_batches && work < ThreadsFor::kWorthWaking; ++i) {
+        for (int64_t r = Q.batch_ptr[i]; r < Q.batch_ptr[i + 1]; ++r) work += work_of_row(search, i, search.A.degree(Q.vertices[r]));
+    }
+    return work >= ThreadsFor::kWorthWaking;
+}
+
+// Whether it is less work to read each row once for all batches of its group, and what that counts by 32 bits is small enough. An entry
+// then costs several: its column lies anywhere in a table. O(rows).
+template <class Index>
+bool is_worth_sharing(const Search<Index>& search, const std::vector<Numbered<Index>>& order, const Groups& groups, int64_t limit) {
+    constexpr int64_t kMost = int64_t(1) << 31;
+    const int64_t entry = limit <= kNearColumns ? 4 : 6;
+    int64_t by_row = 0, shared = limit;
+    for (size_t g = 0; g + 1 < groups.size(); ++g) {
+        if (search.src_ptr[groups[g + 1]] - search.src_ptr[groups[g]] > kMost) return false;
+        Index last = -1;
+        for (int64_t i = search.Q.batch_ptr[groups[g]]; i < search.Q.batch_ptr[groups[g + 1]]; ++i) {
+            const auto [vertex, row] = order[static_cast<size_t>(i)];
+            const int64_t degree = search.A.degree(vertex);
+            if (degree > kMost) return false;
+            by_row += work_of_row(search, search.batch_of[row], degree);
+            shared += vertex == last ? 0 : kRowWork + entry * degree;
+            last = vertex;
+        }
+    }
+    return shared <= by_row;
+}
+
+// Finds all entries; returns the order in which rows were visited.
+template <class Index>
+std::vector<Numbered<Index>> find_all(Search<Index>& search) {
+    const SelectorView<Index>& Q = search.Q;
+    const ThreadsFor threads(is_worth_waking(search) ? ThreadsFor::kWorthWaking : 0);
+    const Groups cached = groups_by_columns(search.src_ptr, Q.num_batches), shared = groups_by_number(Q.num_batches);
+    std::vector<Numbered<Index>> order;
+    const int64_t limit = column_limit(search);
+    if (Q.num_batches > 1 && limit <= kSharedColumns) {
+        order = visiting_order(Q, shared);
+        if (is_worth_sharing(search, order, shared, limit)) {
+            find_shared(search, order, shared, limit);
+            return order;
+        }
+    }
+    if (order.empty() || cached != shared) order = visiting_order(Q, cached);
+    find_by_row(search, order);
+    return order;
 }
 
 // The entries of the selected rows whose columns are in their batch's src. Each step decides by its own work whether to wake threads.
 // O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: its entries once more, and the
-// column sets.
+// column sets, or a table of columns.
 template <class Index>
 Extraction<Index> extract_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src, bool positions) {
-    Search<Index> search(A, Q, src_ptr, src);
-    search.find_all(work_of_finding(A, Q, src_ptr), positions);
+    Search<Index> search{A, Q, src_ptr, src, positions};
+    const auto order = find_all(search);
     Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
     result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);
     if (positions) result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
-    search.place_all(result);
+    search.place_all(order, result);
     return result;
 }
 

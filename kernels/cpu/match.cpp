@@ -45,7 +45,7 @@ int64_t search(const SortedColumns<Index>& set, const Index* row, int64_t count,
 }
 
 template <class Index>
-constexpr MatchFunctions<Index> kMatchPortable{likely<Index>, search<Index>};
+constexpr MatchFunctions<Index> kMatchPortable{likely<Index>, shared_of<Index>, shared_places_of<Index>, search<Index>};
 
 }  // namespace
 

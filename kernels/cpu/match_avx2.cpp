@@ -91,9 +91,18 @@ SPSAMPLE_AVX2 int64_t search(const SortedColumns<int32_t>& set, const int32_t* r
     return number;
 }
 
+SPSAMPLE_AVX2 int64_t shared(const SharedView<int32_t>& columns, uint64_t wanted, const int32_t* row, int64_t count, uint32_t* offsets) {
+    return shared_of(columns, wanted, row, count, offsets);
+}
+
+SPSAMPLE_AVX2 int64_t shared_places(
+    const SharedView<int32_t>& columns, uint64_t wanted, const int32_t* row, const uint32_t* offsets, int64_t count, SharedMatch<int32_t>* found) {
+    return shared_places_of(columns, wanted, row, offsets, count, found);
+}
+
 }  // namespace
 
-const MatchFunctions<int32_t> kMatchAvx2{likely, search};
+const MatchFunctions<int32_t> kMatchAvx2{likely, shared, shared_places, search};
 
 }  // namespace spsample
 

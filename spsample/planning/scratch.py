@@ -23,6 +23,11 @@ FEWEST_RANGED = 1 << 20  # vertices from which on batches may be numbered range 
 RANGE_BYTES = 3 << 20  # the table and the set of a range
 RANGED_ENTRY_BYTES, RANGED_ROW_BYTES = 5, 10
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
+SHARED_BATCHES = 64  # for which a row is read once
+SHARED_COLUMN_BYTES = 12  # of the table of their columns, a vertex
+MOST_SHARED_COLUMNS = 1 << 22  # for which there is such a table
+ROW_WORK, LONG_ROW = 32, 24  # of finding a row, as entries read; the longest row that is read, times the source columns
+MATCH_BYTES = 24  # what is found for these batches in one row: before and after it is parted by batch
 
 
 def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
@@ -70,6 +75,8 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     layers = counts.layers
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
+    if counts.sampler.kind == "layer-wise":
+        bytes_ = max(bytes_, max(_matches(counts.batches, one) for one in layers))
     bytes_ += max(_numbering(graph, one) for one in layers)
     bytes_ += 5 * max((one.largest_sources for one in layers), default=0)
     bytes_ += dense * graph.num_nodes
@@ -77,6 +84,11 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
         bytes_ += graph.num_nodes + 5 * graph.longest_row
         bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)
     return int(bytes_)
+
+
+def _matches(batches: int, layer: LayerCounts) -> int:
+    """What a row has for all batches that it is read for."""
+    return MATCH_BYTES * min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
 
 
 def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
@@ -124,7 +136,9 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     elif graph.weighting == "weighted":
         found += 16
     entries = layer.entries * max(found - layer.value_bytes, 0)
-    return int(entries + COLUMN_BYTES * layer.sources + ROW_ORDER_BYTES * layer.rows)
+    read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # at most, where each batch reads its rows itself
+    table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MOST_SHARED_COLUMNS, read)
+    return int(entries + max(COLUMN_BYTES * layer.sources, table) + ROW_ORDER_BYTES * layer.rows)
 
 
 __all__ = ["host_scratch", "scratch_bytes", "scratch_on"]

@@ -73,6 +73,49 @@ def test_extract_rows_of_several_pieces(name, index):
         assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
 
 
+def common_rows(rng, k, index, most_columns):
+    """k batches that select the same few rows, the first some of them twice; up to `most_columns` src columns each.
+
+    The rows have so many entries that each is read once for all batches of a group.
+    """
+    rows = [np.arange(4), np.arange(4, 30)]
+    parts = [rng.permutation(np.append(rows[0], rng.choice(rows[1], 20, replace=False))) for _ in range(k)]
+    parts[0] = np.append(parts[0], [HUB, PARALLEL, HUB, EMPTY])
+    parts[k // 2] = parts[k // 2][:0]
+    columns = [rng.choice(N, size, replace=False) for size in rng.integers(most_columns // 2, most_columns, k)]
+    columns[k // 3] = columns[k // 3][:0]
+    Q = StackedSelector(pointers([len(p) for p in parts]), np.concatenate(parts).astype(index), np.arange(k))
+    return Q, pointers([len(c) for c in columns]), np.concatenate(columns).astype(index)
+
+
+@each_set
+@pytest.mark.parametrize("k", [30, 64, 65, 130])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_extract_rows_common_to_many_batches(name, k, index):
+    """Rows are read once for up to 64 batches, over several pieces of a long row, on one thread and on several."""
+    rng = np.random.default_rng(k)
+    A = hubs(rng, index)
+    for most_columns in (300, 4000):
+        Q, src_ptr, src = common_rows(rng, k, index, most_columns)
+        expected = REFERENCE.extract(A, Q, src_ptr, src)
+        for count in (1, 3):
+            with threads(count), instruction_set(name):
+                assert_equal(CPU.extract(A, Q, src_ptr, src), expected)
+                assert_equal(CPU.extract(A, Q, src_ptr, src, positions=False), expected._replace(positions=None))
+
+
+@each_set
+def test_extract_rows_common_to_batches_of_small_columns(name):
+    """A row's entries may be larger than every column, and there may be no column at all."""
+    rng = np.random.default_rng(5)
+    A, k = hubs(rng), 40
+    Q, _, _ = common_rows(rng, k, np.int32, 10)
+    for columns in (np.arange(40), np.array([0]), np.zeros(0, int)):
+        src_ptr, src = pointers([len(columns)] * k), np.tile(columns, k).astype(np.int32)
+        with threads(2), instruction_set(name):
+            assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
 @each_set
 @pytest.mark.parametrize("size", [1, 3, 40, 200])
 @pytest.mark.parametrize("row_normalized", [False, True])
