@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "numbering.h"
+#include "simd_ranks.h"
 #include "quantisation.h"
 
 namespace spsample {
@@ -25,8 +26,9 @@ struct MergeScratch {
 
 constexpr int64_t kMergeAhead = 8;
 
+// Inlined: a compiler may leave a call out that does nothing but prefetch.
 template <class Index>
-void prefetch_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t r, int64_t end) {
+SPSAMPLE_INLINE void prefetch_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t r, int64_t end) {
     if (r + 2 * kMergeAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + 2 * kMergeAhead]);
     if (r + kMergeAhead < end) SPSAMPLE_PREFETCH(A.indices + A.indptr[Q.vertices[r + kMergeAhead]]);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct Extraction {
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than this times the number of columns are searched, not read
 constexpr int64_t kRowWork = 32;  // of finding or placing a row, as entries read
-constexpr int64_t kNearColumns = int64_t(1) << 20;  // of which a table of batches takes no more than a core has of its caches, more or less
+constexpr int64_t kLookedAt = 16;  // one row of so many tells whether they are long enough for it to matter how they are read
+constexpr int64_t kShortRow = 64;  // work of a row
 constexpr int64_t kSharedColumns = int64_t(1) << 22;  // the most for which such a table is made
 constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
 
@@ -181,7 +183,6 @@ inline Groups groups_by_number(int64_t num_batches) {
 template <class Index>
 std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const Groups& groups) {
     constexpr int64_t kFewRows = 1024;
-    require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
     std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows));
     for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
     if (Q.num_batches == 1 && Q.num_rows <= kFewRows) return order;
@@ -208,23 +209,30 @@ Buffer<Index> batches_of_rows(const SelectorView<Index>& Q) {
 
 // What is to be found, and what has been.
 template <class Index>
-struct Search {
+class Search {
+public:
+    Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr_, const Index* src_, bool positions_)
+        : A(A_), Q(Q_), src_ptr(src_ptr_), src(src_), positions(positions_) {}
+
     const CsrView<Index>& A;
     const SelectorView<Index>& Q;
-    const int64_t* src_ptr;
-    const Index* src;
-    bool positions;
+    const int64_t* const src_ptr;
+    const Index* const src;
+    const bool positions;
     std::vector<Found<Index>> found{};
     Buffer<int64_t> counts{Q.num_rows};  // per stacked row
     Buffer<Index> batch_of = batches_of_rows(Q);
+    std::mutex mutex{};
+    std::vector<std::unique_ptr<Finder<Index>>> idle{};  // between two calls of find_chunks: their blocks of memory are not full
 
     // Calls find(finder, begin, end) for chunks of rows visited as number first .. last - 1, and keeps what each has found.
     template <class Find>
     void find_chunks(int64_t first, int64_t last, Find&& find) {
         const int64_t before = static_cast<int64_t>(found.size()), chunks = (last - first + kRowChunk - 1) / kRowChunk;
         found.resize(static_cast<size_t>(before + chunks));
-        const auto make_finder = [&] { return Finder<Index>(chunks / thread_limit() + 1, positions); };
-        parallel_chunks(last - first, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+        const auto lend = [&] { return Lent{*this, take_finder()}; };
+        parallel_chunks(last - first, kRowChunk, lend, [&](Lent& lent, int64_t begin, int64_t end) {
+            Finder<Index>& finder = *lent.finder;
             finder.count = 0;
             find(finder, first + begin, first + end);
             found[static_cast<size_t>(before + begin / kRowChunk)] = finder.kept(first + begin, first + end);
@@ -244,16 +252,45 @@ struct Search {
     }
 
     void place_all(const std::vector<Numbered<Index>>& order, Extraction<Index>& result) {
+        idle.clear();
         const ThreadsFor threads(kRowWork * Q.num_rows + result.columns.size());
         parallel_chunks(static_cast<int64_t>(found.size()), 1, [&](int64_t i, int64_t) {
             place(order, std::move(found[static_cast<size_t>(i)]), result);
         });
     }
+
+private:
+    // A thread's finder, which goes back when the thread has no more chunks.
+    struct Lent {
+        Search& search;
+        std::unique_ptr<Finder<Index>> finder;
+
+        Lent(Search& search_, std::unique_ptr<Finder<Index>> finder_) : search(search_), finder(std::move(finder_)) {}
+        Lent(const Lent&) = delete;
+        Lent& operator=(const Lent&) = delete;
+        ~Lent() {
+            const std::lock_guard<std::mutex> lock(search.mutex);
+            search.idle.push_back(std::move(finder));
+        }
+    };
+
+    std::unique_ptr<Finder<Index>> take_finder() {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (idle.empty()) {
+            idle.reserve(static_cast<size_t>(++num_finders_));  // so that giving one back cannot fail
+            return std::make_unique<Finder<Index>>(Q.num_rows / kRowChunk / thread_limit() + 1, positions);
+        }
+        std::unique_ptr<Finder<Index>> finder = std::move(idle.back());
+        idle.pop_back();
+        return finder;
+    }
+
+    int64_t num_finders_ = 0;
 };
 
-// Fetches the rows of A that are visited next.
+// Fetches the rows of A that are visited next. Inlined: a compiler may leave a call out that does nothing but prefetch.
 template <class Index>
-void fetch_ahead(const CsrView<Index>& A, const std::vector<Numbered<Index>>& order, int64_t i, int64_t end) {
+SPSAMPLE_INLINE void fetch_ahead(const CsrView<Index>& A, const std::vector<Numbered<Index>>& order, int64_t i, int64_t end) {
     if (i + 2 * kAhead < end) SPSAMPLE_PREFETCH(A.indptr + order[static_cast<size_t>(i + 2 * kAhead)].key);
     if (i + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(order[static_cast<size_t>(i + kAhead)].key));
 }
@@ -287,11 +324,11 @@ void find_by_row(Search<Index>& search, const std::vector<Numbered<Index>>& orde
     });
 }
 
-// One more than the largest column.
+// The largest column, or -1.
 template <class Index>
-int64_t column_limit(const Search<Index>& search) {
+int64_t largest_column(const Search<Index>& search) {
     const int64_t count = search.src_ptr[search.Q.num_batches];
-    return count == 0 ? 0 : int64_t(*std::max_element(search.src, search.src + count)) + 1;
+    return count == 0 ? -1 : int64_t(*std::max_element(search.src, search.src + count));
 }
 
 // Each row once for all batches of its group that select it; all columns are below `limit`.
@@ -319,7 +356,7 @@ void find_shared(Search<Index>& search, const std::vector<Numbered<Index>>& orde
                 for (int64_t j = i; j < next; ++j) search.counts[order[static_cast<size_t>(j)].number] = counts[j - i];
             }
         });
-        columns.clear(group);
+        if (g + 2 < groups.size()) columns.clear(group);
     }
 }
 
@@ -340,13 +377,31 @@ bool is_worth_waking(const Search<Index>& search) {
     return work >= ThreadsFor::kWorthWaking;
 }
 
-// Whether it is less work to read each row once for all batches of its group, and what that counts by 32 bits is small enough. An entry
-// then costs several: its column lies anywhere in a table. O(rows).
+// Of looking an entry up in a table of batches by vertex, in entries read: more where the table is beyond a core's own caches.
+inline int64_t work_of_lookup(int64_t num_columns) {
+    if (num_columns <= int64_t(1) << 18) return 4;
+    return num_columns <= int64_t(1) << 20 ? 6 : 9;
+}
+
+// Of making that table, on one thread, as the work of all.
+inline int64_t work_of_table(int64_t num_columns) { return num_columns * thread_limit(); }
+
+// Whether rows are long enough that reading them once for many batches may pay, as far as some of them tell. O(rows / kLookedAt).
 template <class Index>
-bool is_worth_sharing(const Search<Index>& search, const std::vector<Numbered<Index>>& order, const Groups& groups, int64_t limit) {
+bool may_pay(const Search<Index>& search, int64_t num_columns) {
+    const SelectorView<Index>& Q = search.Q;
+    int64_t work = 0, rows = 0;
+    for (int64_t r = 0; r < Q.num_rows; r += kLookedAt, ++rows) work += work_of_row(search, search.batch_of[r], search.A.degree(Q.vertices[r]));
+    return Q.num_batches > 1 && work > kShortRow * rows + work_of_table(num_columns) / kLookedAt;
+}
+
+// Whether it is less work to read each row once for all batches of its group, and what that counts by 32 bits is small enough. An entry
+// then costs several. O(rows).
+template <class Index>
+bool is_worth_sharing(const Search<Index>& search, const std::vector<Numbered<Index>>& order, const Groups& groups, int64_t num_columns) {
     constexpr int64_t kMost = int64_t(1) << 31;
-    const int64_t entry = limit <= kNearColumns ? 4 : 6;
-    int64_t by_row = 0, shared = limit;
+    const int64_t lookup = work_of_lookup(num_columns);
+    int64_t by_row = 0, shared = work_of_table(num_columns);
     for (size_t g = 0; g + 1 < groups.size(); ++g) {
         if (search.src_ptr[groups[g + 1]] - search.src_ptr[groups[g]] > kMost) return false;
         Index last = -1;
@@ -355,7 +410,7 @@ bool is_worth_sharing(const Search<Index>& search, const std::vector<Numbered<In
             const int64_t degree = search.A.degree(vertex);
             if (degree > kMost) return false;
             by_row += work_of_row(search, search.batch_of[row], degree);
-            shared += vertex == last ? 0 : kRowWork + entry * degree;
+            shared += vertex == last ? 0 : kRowWork + lookup * degree;
             last = vertex;
         }
     }
@@ -369,11 +424,11 @@ std::vector<Numbered<Index>> find_all(Search<Index>& search) {
     const ThreadsFor threads(is_worth_waking(search) ? ThreadsFor::kWorthWaking : 0);
     const Groups cached = groups_by_columns(search.src_ptr, Q.num_batches), shared = groups_by_number(Q.num_batches);
     std::vector<Numbered<Index>> order;
-    const int64_t limit = column_limit(search);
-    if (Q.num_batches > 1 && limit <= kSharedColumns) {
+    const int64_t largest = largest_column(search);
+    if (largest < kSharedColumns && may_pay(search, largest + 1)) {
         order = visiting_order(Q, shared);
-        if (is_worth_sharing(search, order, shared, limit)) {
-            find_shared(search, order, shared, limit);
+        if (is_worth_sharing(search, order, shared, largest + 1)) {
+            find_shared(search, order, shared, largest + 1);
             return order;
         }
     }
@@ -388,7 +443,9 @@ std::vector<Numbered<Index>> find_all(Search<Index>& search) {
 template <class Index>
 Extraction<Index> extract_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src, bool positions) {
-    Search<Index> search{A, Q, src_ptr, src, positions};
+    constexpr int64_t kMostNumbered = std::numeric_limits<Index>::max();
+    require(std::max(Q.num_rows, Q.num_batches) <= kMostNumbered, "vertices", "more rows or batches in a bulk than the index type can number");
+    Search<Index> search(A, Q, src_ptr, src, positions);
     const auto order = find_all(search);
     Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
     result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);

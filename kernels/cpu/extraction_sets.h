@@ -60,6 +60,7 @@ private:
         std::sort(order.begin(), order.begin() + ascending, by_column);
         std::inplace_merge(order.begin(), order.begin() + ascending, order.end(), by_column);
         for (int64_t j = 0; j < count; ++j) {
+            require(j == 0 || order[static_cast<size_t>(j - 1)].key < order[static_cast<size_t>(j)].key, "src", "a column is twice in a batch");
             columns_[ptr_[i] + j] = order[static_cast<size_t>(j)].key;
             places_[ptr_[i] + j] = order[static_cast<size_t>(j)].number;
         }

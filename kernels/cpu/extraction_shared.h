@@ -47,10 +47,13 @@ public:
         std::vector<uint32_t> starts(static_cast<size_t>(num_ranges_) + 1);
         by_range([&](int64_t range) {
             uint32_t count = 0;
+            bool distinct = true;
             for_columns(group, range, [&](Index column, int bit, int64_t) {
+                distinct &= (batches_[column] >> bit & 1) == 0;
                 batches_[column] |= uint64_t(1) << bit;
                 ++count;
             });
+            require(distinct, "src", "a column is twice in a batch");
             starts[static_cast<size_t>(range) + 1] = count;
         });
         std::partial_sum(starts.begin(), starts.end(), starts.begin());

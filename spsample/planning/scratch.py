@@ -15,7 +15,7 @@ from spsample.store.base_graph import BaseGraph
 POOL_SHARE = 1 / 8  # of what was in use, which the pool keeps at most
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
-ROW_ORDER_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
+ROW_ORDER_BYTES = 16  # the order that an extraction visits its rows in, their lengths and batches: and two ids
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 MOST_BIT_BYTES = 8 << 20  # of bit sets and ranks, which serve up to so many vertices as the second-level cache allows
@@ -27,7 +27,7 @@ SHARED_BATCHES = 64  # for which a row is read once
 SHARED_COLUMN_BYTES = 12  # of the table of their columns, a vertex
 MOST_SHARED_COLUMNS = 1 << 22  # for which there is such a table
 ROW_WORK, LONG_ROW = 32, 24  # of finding a row, as entries read; the longest row that is read, times the source columns
-MATCH_BYTES = 24  # what is found for these batches in one row: before and after it is parted by batch
+MATCH_BYTES = 16  # what is found for these batches in one row, before and after it is parted by batch: and two ids
 
 
 def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
@@ -76,7 +76,7 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
     if counts.sampler.kind == "layer-wise":
-        bytes_ = max(bytes_, max(_matches(counts.batches, one) for one in layers))
+        bytes_ = max(bytes_, max(_matches(graph, counts.batches, one) for one in layers))
     bytes_ += max(_numbering(graph, one) for one in layers)
     bytes_ += 5 * max((one.largest_sources for one in layers), default=0)
     bytes_ += dense * graph.num_nodes
@@ -86,9 +86,9 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     return int(bytes_)
 
 
-def _matches(batches: int, layer: LayerCounts) -> int:
-    """What a row has for all batches that it is read for."""
-    return MATCH_BYTES * min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
+def _matches(graph: GraphProfile, batches: int, layer: LayerCounts) -> int:
+    """What a row without parallel entries has for all batches that it is read for."""
+    return (MATCH_BYTES + 2 * graph.id_bytes) * min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
 
 
 def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
@@ -138,7 +138,8 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     entries = layer.entries * max(found - layer.value_bytes, 0)
     read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # at most, where each batch reads its rows itself
     table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MOST_SHARED_COLUMNS, read)
-    return int(entries + max(COLUMN_BYTES * layer.sources, table) + ROW_ORDER_BYTES * layer.rows)
+    columns = max(COLUMN_BYTES * layer.sources, table + graph.id_bytes * layer.sources)
+    return int(entries + columns + (ROW_ORDER_BYTES + 2 * graph.id_bytes) * layer.rows)
 
 
 __all__ = ["host_scratch", "scratch_bytes", "scratch_on"]

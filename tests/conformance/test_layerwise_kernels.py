@@ -89,6 +89,28 @@ def common_rows(rng, k, index, most_columns):
 
 
 @each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("k", [1, 64])
+def test_extract_refuses_a_column_twice_in_a_batch(name, k, index):
+    """A batch whose long row is searched, and batches that share rows."""
+    A, columns = hubs(np.random.default_rng(1), index), np.arange(2000 if k > 1 else 20)
+    Q = StackedSelector(np.arange(0, 4 * k + 1, 4), np.tile(np.arange(4), k).astype(index), np.arange(k))
+    src = np.tile(columns, k).astype(index)
+    src[:3] = 5
+    with instruction_set(name), threads(2), pytest.raises(ValueError, match="src: a column is twice in a batch"):
+        CPU.extract(A, Q, pointers([len(columns)] * k), src)
+
+
+def test_extract_columns_beyond_all_tables():
+    """The largest number of an index type as a column, of batches that share rows."""
+    A, k = hubs(np.random.default_rng(1), np.int64), 40
+    Q, _, _ = common_rows(np.random.default_rng(2), k, np.int64, 10)
+    columns = np.append(np.arange(0, N, 2), np.iinfo(np.int64).max)
+    src_ptr, src = pointers([len(columns)] * k), np.tile(columns, k)
+    assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
+@each_set
 @pytest.mark.parametrize("k", [30, 64, 65, 130])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_extract_rows_common_to_many_batches(name, k, index):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
+from spsample.common.threads import get_num_threads
 from spsample.planning import scratch_bytes
 from spsample.sparse import measured_pool
 
@@ -27,6 +28,22 @@ def test_the_pool_stays_within_the_result_and_the_stated_scratch(sampler: Any, e
         bulk = sp.bulk_sample(graph, np.arange(8192), sampler, batch_size=256, edge_ids=edge_ids, backend="cpu")
     output = sum(layer.nbytes for layer in bulk.layers)
     assert memory.peak_bytes <= 1.15 * output + scratch_bytes(graph, bulk, threads=64)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_so_does_a_bulk_of_many_groups_of_batches_that_share_rows(threads: int) -> None:
+    graph = sp.load_dataset("rmat:14,16").graph
+    sp.clear_pool()
+    before = get_num_threads()
+    sp.set_num_threads(threads)
+    try:
+        with measured_pool() as memory:
+            seeds = np.arange(64 * 640) % graph.num_nodes
+            bulk = sp.bulk_sample(graph, seeds, sp.LADIES([256, 256]), batch_size=64, edge_ids=True, backend="cpu")
+    finally:
+        sp.set_num_threads(before)
+    output = sum(layer.nbytes for layer in bulk.layers)
+    assert memory.peak_bytes <= 1.15 * output + scratch_bytes(graph, bulk, threads=threads)
 
 
 @pytest.mark.parametrize("law", ["norm", "squared_count"])
