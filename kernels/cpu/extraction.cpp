@@ -219,11 +219,9 @@ public:
     const int64_t* const src_ptr;
     const Index* const src;
     const bool positions;
-    std::vector<Found<Index>> found{};
+    std::vector<Found<Index>> found;
     Buffer<int64_t> counts{Q.num_rows};  // per stacked row
     Buffer<Index> batch_of = batches_of_rows(Q);
-    std::mutex mutex{};
-    std::vector<std::unique_ptr<Finder<Index>>> idle{};  // between two calls of find_chunks: their blocks of memory are not full
 
     // Calls find(finder, begin, end) for chunks of rows visited as number first .. last - 1, and keeps what each has found.
     template <class Find>
@@ -252,7 +250,7 @@ public:
     }
 
     void place_all(const std::vector<Numbered<Index>>& order, Extraction<Index>& result) {
-        idle.clear();
+        idle_.clear();
         const ThreadsFor threads(kRowWork * Q.num_rows + result.columns.size());
         parallel_chunks(static_cast<int64_t>(found.size()), 1, [&](int64_t i, int64_t) {
             place(order, std::move(found[static_cast<size_t>(i)]), result);
@@ -269,22 +267,24 @@ private:
         Lent(const Lent&) = delete;
         Lent& operator=(const Lent&) = delete;
         ~Lent() {
-            const std::lock_guard<std::mutex> lock(search.mutex);
-            search.idle.push_back(std::move(finder));
+            const std::lock_guard<std::mutex> lock(search.mutex_);
+            search.idle_.push_back(std::move(finder));
         }
     };
 
     std::unique_ptr<Finder<Index>> take_finder() {
-        const std::lock_guard<std::mutex> lock(mutex);
-        if (idle.empty()) {
-            idle.reserve(static_cast<size_t>(++num_finders_));  // so that giving one back cannot fail
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (idle_.empty()) {
+            idle_.reserve(static_cast<size_t>(++num_finders_));  // so that giving one back cannot fail
             return std::make_unique<Finder<Index>>(Q.num_rows / kRowChunk / thread_limit() + 1, positions);
         }
-        std::unique_ptr<Finder<Index>> finder = std::move(idle.back());
-        idle.pop_back();
+        std::unique_ptr<Finder<Index>> finder = std::move(idle_.back());
+        idle_.pop_back();
         return finder;
     }
 
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Finder<Index>>> idle_;  // between two calls of find_chunks: their blocks of memory are not full
     int64_t num_finders_ = 0;
 };
 
@@ -324,11 +324,12 @@ void find_by_row(Search<Index>& search, const std::vector<Numbered<Index>>& orde
     });
 }
 
-// The largest column, or -1.
+// One more than the largest column; 0 where there is none, or a table of all would be too large.
 template <class Index>
-int64_t largest_column(const Search<Index>& search) {
+int64_t column_limit(const Search<Index>& search) {
     const int64_t count = search.src_ptr[search.Q.num_batches];
-    return count == 0 ? -1 : int64_t(*std::max_element(search.src, search.src + count));
+    const int64_t largest = count == 0 ? -1 : int64_t(*std::max_element(search.src, search.src + count));
+    return largest < kSharedColumns ? largest + 1 : 0;
 }
 
 // Each row once for all batches of its group that select it; all columns are below `limit`.
@@ -392,7 +393,7 @@ bool may_pay(const Search<Index>& search, int64_t num_columns) {
     const SelectorView<Index>& Q = search.Q;
     int64_t work = 0, rows = 0;
     for (int64_t r = 0; r < Q.num_rows; r += kLookedAt, ++rows) work += work_of_row(search, search.batch_of[r], search.A.degree(Q.vertices[r]));
-    return Q.num_batches > 1 && work > kShortRow * rows + work_of_table(num_columns) / kLookedAt;
+    return work > kShortRow * rows + work_of_table(num_columns) / kLookedAt;
 }
 
 // Whether it is less work to read each row once for all batches of its group, and what that counts by 32 bits is small enough. An entry
@@ -422,17 +423,17 @@ template <class Index>
 std::vector<Numbered<Index>> find_all(Search<Index>& search) {
     const SelectorView<Index>& Q = search.Q;
     const ThreadsFor threads(is_worth_waking(search) ? ThreadsFor::kWorthWaking : 0);
-    const Groups cached = groups_by_columns(search.src_ptr, Q.num_batches), shared = groups_by_number(Q.num_batches);
-    std::vector<Numbered<Index>> order;
-    const int64_t largest = largest_column(search);
-    if (largest < kSharedColumns && may_pay(search, largest + 1)) {
-        order = visiting_order(Q, shared);
-        if (is_worth_sharing(search, order, shared, largest + 1)) {
-            find_shared(search, order, shared, largest + 1);
-            return order;
-        }
+    const Groups cached = groups_by_columns(search.src_ptr, Q.num_batches);
+    const int64_t num_columns = Q.num_batches > 1 ? column_limit(search) : 0;
+    if (num_columns > 0 && may_pay(search, num_columns)) {
+        const Groups shared = groups_by_number(Q.num_batches);
+        auto order = visiting_order(Q, shared);
+        const bool is_shared = is_worth_sharing(search, order, shared, num_columns);
+        if (is_shared) find_shared(search, order, shared, num_columns);
+        if (!is_shared && shared == cached) find_by_row(search, order);
+        if (is_shared || shared == cached) return order;
     }
-    if (order.empty() || cached != shared) order = visiting_order(Q, cached);
+    auto order = visiting_order(Q, cached);
     find_by_row(search, order);
     return order;
 }

@@ -14,6 +14,7 @@ from spsample.store.base_graph import BaseGraph
 
 POOL_SHARE = 1 / 8  # of what was in use, which the pool keeps at most
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
+PLACED_THREAD_BYTES = 6 << 20  # the unused parts of a block of columns and of one of their places in A
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_ORDER_BYTES = 16  # the order that an extraction visits its rows in, their lengths and batches: and two ids
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
@@ -76,7 +77,7 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
     if counts.sampler.kind == "layer-wise":
-        bytes_ = max(bytes_, max(_matches(graph, counts.batches, one) for one in layers))
+        bytes_ = max(bytes_, *(_found(graph, counts.batches, one) for one in layers))
     bytes_ += max(_numbering(graph, one) for one in layers)
     bytes_ += 5 * max((one.largest_sources for one in layers), default=0)
     bytes_ += dense * graph.num_nodes
@@ -86,9 +87,10 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     return int(bytes_)
 
 
-def _matches(graph: GraphProfile, batches: int, layer: LayerCounts) -> int:
-    """What a row without parallel entries has for all batches that it is read for."""
-    return (MATCH_BYTES + 2 * graph.id_bytes) * min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
+def _found(graph: GraphProfile, batches: int, layer: LayerCounts) -> int:
+    """What a row without parallel entries has for all batches that it is read for; or blocks that are not full."""
+    matches = min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
+    return max((MATCH_BYTES + 2 * graph.id_bytes) * matches, PLACED_THREAD_BYTES if layer.id_bytes else 0)
 
 
 def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
