@@ -1,4 +1,4 @@
-// The pool of large blocks: best fit among the free ones, huge pages by madvise where the system has them.
+// The pool of large blocks: best fit among the free ones, of equal ones the one used last, huge pages by madvise where the system has them.
 #include "memory.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ public:
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
         try {
-            free_.emplace(block.bytes, Free{block.memory, given_++});
+            free_.emplace_hint(free_.lower_bound(block.bytes), block.bytes, Free{block.memory, given_++});
             kept_ += block.bytes;
         } catch (const std::bad_alloc&) {
             free_memory(block.memory, block.bytes);
@@ -226,7 +226,7 @@ private:
     }
 
     std::mutex mutex_;
-    std::multimap<size_t, Free> free_;
+    std::multimap<size_t, Free> free_;  // of equal ones the last given back first: a cache may still hold it
     std::multimap<size_t, uint64_t> freed_;  // sizes of blocks that made room, and how many blocks had been given back then
     size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0, most_ = 0;
     size_t extra_ = 0;  // may be kept beyond the peak and an eighth

@@ -82,6 +82,7 @@ private:
         const int64_t most = most_whole(), size = how_.size, last = piece.end - first - 1;
         int64_t* const pointers = result_.indptr.data() + first + piece.batch + 1;
         Index* const to = result_.columns.data() + result_.entry_ptr[piece.batch];
+        const int64_t* const where = result_.with_positions ? positions_of(to) : nullptr;
         int64_t lane = group.rows, whole = group.whole;
         std::fill(group.lanes.batch_id + lane, group.lanes.batch_id + kLanes, static_cast<uint32_t>(Q_.batch_ids[piece.batch]));
         for (int64_t r = 0; r < rows; ++r) {
@@ -96,6 +97,8 @@ private:
             group.number[whole] = static_cast<int32_t>(degree);
             group.from[place] = A_.indices + begin;
             group.to[place] = to + offset;
+            SPSAMPLE_PREFETCH(to + offset + size - 1);  // written once the group is drawn
+            if (where) SPSAMPLE_PREFETCH(where + offset + size - 1);
             lane += 1 + mask;
             whole -= mask;
             offset += size + ((degree - size) & mask);

@@ -4,6 +4,9 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <functional>
+
 namespace spsample {
 namespace {
 
@@ -74,7 +77,7 @@ nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, c
     return nb::make_tuple(to_numpy(std::move(all.ptr)), to_numpy(std::move(all.ids)));
 }
 
-// --- coordinates ---------------------------------------------------------------------------------------------------
+// --- int64 ---------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kChunk = 1 << 15;   // elements; less is not worth waking a thread for
 constexpr int64_t kAlways = 8;        // elements written for every row where there is room: rows are mostly shorter
@@ -97,34 +100,89 @@ void widen(const Index* from, int64_t begin, int64_t end, int64_t* to) {
     for (int64_t i = begin; i < end; ++i) to[i] = from[i];
 }
 
-// (2, entries): the columns of a CSR matrix, and the rows. O(rows + entries).
+// Arrays of int64 that are filled in one parallel loop, so that threads are woken once for all of them.
 template <class Index>
-nb::object edge_index(const In<int64_t>& indptr, const In<Index>& indices) {
-    const int64_t num_entries = static_cast<int64_t>(indices.size());
-    require_pointers(indptr, num_entries, "indptr");
-    const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
-    Buffer<int64_t> out(checked_product(2, num_entries));
-    {
-        nb::gil_scoped_release release;
+class WideArrays {
+public:
+    // The ids. O(count).
+    void add_ids(const In<Index>& ids) {
+        const int64_t count = static_cast<int64_t>(ids.size());
+        int64_t* const out = added(count);
+        for (int64_t begin = 0; begin < count; begin += kChunk) {
+            const int64_t end = std::min(begin + kChunk, count);
+            parts_.push_back([=, from = ids.data()] { widen(from, begin, end, out); });
+        }
+    }
+
+    // (2, entries): the columns of a CSR matrix, and the rows. O(rows + entries).
+    void add_edges(const In<int64_t>& indptr, const In<Index>& indices) {
+        const int64_t num_entries = static_cast<int64_t>(indices.size());
+        require_pointers(indptr, num_entries, "indptr");
+        int64_t* const out = added(checked_product(2, num_entries));
+        const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
         const int64_t num_parts = std::max<int64_t>(1, std::min(num_rows, num_entries / kChunk));
-        parallel_chunks(num_parts, 1, [&](int64_t part, int64_t) {
+        for (int64_t part = 0; part < num_parts; ++part) {
             const int64_t first = num_rows * part / num_parts, last = num_rows * (part + 1) / num_parts;
-            widen(indices.data(), indptr.data()[first], indptr.data()[last], out.data());
-            fill_targets(indptr.data(), first, last, out.data() + num_entries);
+            parts_.push_back([=, rows = indptr.data(), from = indices.data()] {
+                widen(from, rows[first], rows[last], out);
+                fill_targets(rows, first, last, out + num_entries);
+            });
+        }
+    }
+
+    void fill() const {
+        nb::gil_scoped_release release;
+        const int64_t few = parts_.size() > 1 && elements_ < 2 * kChunk ? static_cast<int64_t>(parts_.size()) : 1;
+        parallel_chunks(static_cast<int64_t>(parts_.size()), few, [&](int64_t begin, int64_t end) {
+            for (int64_t part = begin; part < end; ++part) parts_[static_cast<size_t>(part)]();
         });
     }
-    return to_numpy(std::move(out), {2, num_entries});
+
+    // Array number `which` as NumPy's, of `rows` rows; once.
+    nb::object take(size_t which, int64_t rows) {
+        Buffer<int64_t>& array = arrays_[which];
+        const int64_t size = array.size();
+        return rows == 1 ? to_numpy(std::move(array)) : to_numpy(std::move(array), {rows, size / rows});
+    }
+
+private:
+    int64_t* added(int64_t size) {
+        elements_ += size;
+        return arrays_.emplace_back(size).data();
+    }
+
+    std::vector<Buffer<int64_t>> arrays_;
+    std::vector<std::function<void()>> parts_;
+    int64_t elements_ = 0;
+};
+
+template <class Index>
+nb::object edge_index(const In<int64_t>& indptr, const In<Index>& indices) {
+    WideArrays<Index> wide;
+    wide.add_edges(indptr, indices);
+    wide.fill();
+    return wide.take(0, 2);
 }
 
-// The ids as int64. O(count).
 template <class Index>
 nb::object widened(const In<Index>& ids) {
-    Buffer<int64_t> out(static_cast<int64_t>(ids.size()));
-    {
-        nb::gil_scoped_release release;
-        parallel_chunks(out.size(), kChunk, [&](int64_t begin, int64_t end) { widen(ids.data(), begin, end, out.data()); });
-    }
-    return to_numpy(std::move(out));
+    WideArrays<Index> wide;
+    wide.add_ids(ids);
+    wide.fill();
+    return wide.take(0, 1);
+}
+
+// The edge index of each of several CSR matrices, and ids as int64.
+template <class Index>
+nb::tuple coordinates(const std::vector<In<int64_t>>& indptrs, const std::vector<In<Index>>& indices, const In<Index>& ids) {
+    require(indptrs.size() == indices.size(), "indptrs", "needs one array per array of indices");
+    WideArrays<Index> wide;
+    for (size_t m = 0; m < indices.size(); ++m) wide.add_edges(indptrs[m], indices[m]);
+    wide.add_ids(ids);
+    wide.fill();
+    nb::list edges;
+    for (size_t m = 0; m < indices.size(); ++m) edges.append(wide.take(m, 2));
+    return nb::make_tuple(edges, wide.take(indices.size(), 1));
 }
 
 // --- bindings ------------------------------------------------------------------------------------------------------
@@ -136,6 +194,8 @@ void bind_for(nb::module_& m) {
     m.def("edge_index", &edge_index<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           "Columns and rows of a CSR matrix's entries.");
     m.def("widened", &widened<Index>, nb::arg("ids").noconvert(), "The ids as int64.");
+    m.def("coordinates", &coordinates<Index>, nb::arg("indptrs"), nb::arg("indices").noconvert(), nb::arg("ids").noconvert(),
+          "Columns and rows of the entries of each of several CSR matrices, and ids as int64.");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from importlib import import_module
@@ -15,6 +15,8 @@ from spsample.backends.protocol import (
     Backend,
     ExtractedLayer,
     FloatArray,
+    Int64Array,
+    IntArray,
     Matrix,
     QuantisationRule,
     StackedRows,
@@ -84,6 +86,13 @@ def unbiased_values_by_parts(
     N, drawn = numerators_of(kernels, layer, numerators), (layer.sample, layer.sources, layer.num_targets)
     c = kernels.replacement_weights(*drawn, N, size) if size else kernels.des_raj_weights(*drawn, N)
     return kernels.entry_values(layer.A, layer.Q, layer.rows, layer.sources.src_ptr, c, normalize)
+
+
+def coordinates_by_parts(
+    kernels: Backend, matrices: Sequence[tuple[Int64Array, IntArray]], ids: IntArray
+) -> tuple[list[Int64Array], Int64Array]:
+    """`Backend.coordinates`, composed of the backend's other kernels."""
+    return [kernels.edge_index(*matrix) for matrix in matrices], kernels.widened(ids)
 
 
 def scale_error(factor: float) -> CapacityError:

@@ -300,6 +300,14 @@ class CpuBackend(OnHost):
         wide: Int64Array = _core.widened(ids)
         return wide
 
+    def coordinates(
+        self, matrices: Sequence[tuple[Int64Array, IntArray]], ids: IntArray
+    ) -> tuple[list[Int64Array], Int64Array]:
+        """`edge_index` of each of several CSR matrices, and `widened` of the ids, in one loop."""
+        indptrs, indices = zip(*matrices, strict=True)
+        edges, wide = _core.coordinates(indptrs, indices, ids)
+        return edges, wide
+
     # --- routing -----------------------------------------------------------------------------------------------------
     def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
         """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order."""

@@ -573,6 +573,15 @@ class Backend(Protocol):
         """The ids as int64, in memory of their own."""
         ...
 
+    def coordinates(
+        self, matrices: Sequence[tuple[Int64Array, IntArray]], ids: IntArray
+    ) -> tuple[list[Int64Array], Int64Array]:
+        """`edge_index` of each of several CSR matrices (`indptr`, `indices`), and `widened` of the ids, in one.
+
+        All indices and ids are of one type.
+        """
+        ...
+
     # --- routing -----------------------------------------------------------------------------------------------------
     def route_rows(
         self, Q: StackedSelector, bounds: PerBatch[Int64Array], position: IntArray | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from spsample.backends.arithmetic import coordinates_by_parts
 from spsample.backends.on_host import OnHost
 
 __all__ = ["Tensors", "is_tensor", "on_stream", "on_this_stream"]
@@ -81,3 +82,5 @@ class Tensors(OnHost):
     def widened(self, ids: Any) -> Any:
         """The ids as int64, in memory of their own."""
         return ids.to(sys.modules["torch"].int64, copy=True)
+
+    coordinates = coordinates_by_parts

@@ -48,15 +48,17 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
     Ids are int64.
     """
     torch = _require("torch", "to_pyg", "pyg")
+    layers = batch.layers
+    edges, n_id = _coordinates(layers)
     adjs = [
         EdgeIndex(
-            as_tensor(torch, _edge_index(layer.adj)),
+            as_tensor(torch, edge_index),
             None if layer.edge_ids is None else as_tensor(torch, layer.edge_ids),
             (layer.adj.shape[1], layer.adj.shape[0]),
         )
-        for layer in batch.layers
+        for layer, edge_index in zip(layers, edges, strict=True)
     ]
-    return batch.num_seeds, as_tensor(torch, _widened(batch.src_nodes)), adjs
+    return batch.num_seeds, as_tensor(torch, n_id), adjs
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
@@ -88,7 +90,8 @@ def subgraph_tensors(batch: MiniBatch) -> tuple[Any, Any, Any]:
 def _subgraph_tensors(torch: Any, layer: Layer) -> tuple[Any, Any, Any]:
     """Those of layer 1, which has the edges of all hops."""
     e_id = None if layer.edge_ids is None else as_tensor(torch, layer.edge_ids)
-    return as_tensor(torch, _edge_index(layer.adj)), as_tensor(torch, _widened(layer.src_nodes)), e_id
+    (edge_index,), n_id = _coordinates([layer])
+    return as_tensor(torch, edge_index), as_tensor(torch, n_id), e_id
 
 
 def to_torch_csr(batch: MiniBatch) -> list[Any]:
@@ -166,6 +169,12 @@ def to_dgl(batch: MiniBatch) -> list[Any]:
 def _edge_index(A: Adjacency) -> NDArray[np.int64]:
     """(2, E) local (source, target)."""
     return backend_for(A.indices).edge_index(A.indptr, A.indices)
+
+
+def _coordinates(layers: list[Layer]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """(2, E) local (source, target) of each layer, and the src ids of the first as int64."""
+    matrices = [(layer.adj.indptr, layer.adj.indices) for layer in layers]
+    return backend_for(layers[0].src_nodes).coordinates(matrices, layers[0].src_nodes)
 
 
 def _widened(ids: Any) -> Any:

@@ -762,6 +762,23 @@ class BackendContract(RoutingContract):
         assert not np.shares_memory(wide, ids)
         np.testing.assert_array_equal(wide, ids)
 
+    @index_types
+    def test_coordinates_are_edge_indices_and_wide_ids(self, backend, index):
+        """Of matrices that are small, long enough for several threads, and without rows; ids likewise."""
+        rng = np.random.default_rng(1)
+        for counts, num_ids in (((0, 3, 30_000), 70_000), ((1, 40), 0), ((50_000,), 5)):
+            lengths = [rng.choice([0, 1, 5, 9], count) for count in counts]
+            matrices = [(pointers(one.tolist()), rng.integers(0, 99, one.sum()).astype(index)) for one in lengths]
+            ids = rng.integers(0, 2**31 - 1, num_ids).astype(index)
+            edges, wide = backend.coordinates(matrices, ids)
+            assert len(edges) == len(matrices)
+            for one, (indptr, indices) in zip(edges, matrices, strict=True):
+                np.testing.assert_array_equal(one, backend.edge_index(indptr, indices))
+                assert (one.dtype, one.shape) == (np.int64, (2, len(indices)))
+            assert wide.dtype == np.int64
+            assert not np.shares_memory(wide, ids)
+            np.testing.assert_array_equal(wide, ids)
+
     @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
     def test_interleave(self, backend, dtype):
         hops = [[[1, 2], [], [3]], [[], [4], [5, 6]], [[7], [8, 9], []]]

@@ -99,6 +99,26 @@ def test_results_own_their_memory():
     assert again[0] == 0
 
 
+def test_the_memory_used_last_is_used_again():
+    """A cache may still hold it; blocks of one size that were given back before wait."""
+    core.clear_pool()
+    several = [core.widened(np.zeros(100_000, np.int32)) for _ in range(4)]
+    while several:
+        last = several.pop(0).ctypes.data
+    for _ in range(3):
+        assert core.widened(np.zeros(100_000, np.int32)).ctypes.data == last
+
+
+def test_coordinates_refuse_what_does_not_fit():
+    ids, ptr = np.zeros(1, np.int32), np.array([0, 1])
+    with pytest.raises(ValueError, match="indptrs: needs one array per array of indices"):
+        core.coordinates([ptr], [ids, ids], ids)
+    with pytest.raises(ValueError, match="indptr"):
+        core.coordinates([np.array([0, 2])], [ids], ids)
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        core.coordinates([ptr], [ids.astype(np.int64)], ids)
+
+
 def test_arguments_are_not_kept():
     vertices = np.array([1, 0])
     before = sys.getrefcount(vertices)

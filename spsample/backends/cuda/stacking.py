@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spsample.backends.arithmetic import coordinates_by_parts
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher, index_variant
 from spsample.backends.on_host import pointers_of
@@ -24,9 +25,9 @@ ITEM_BYTES = (1, 2, 4, 8)
 
 
 class StackingKernels(KernelLauncher):
-    """`interleave`, `appended`, `interleave_pointers`, `edge_index` and `widened`: none waits.
+    """`interleave`, `appended`, `interleave_pointers`, and the forms of minibatches in int64: none waits.
 
-    Minibatches call the last two outside of a session, so each has its own.
+    Minibatches call `edge_index` and `widened` outside of a session, so each has its own.
     """
 
     def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
@@ -77,6 +78,8 @@ class StackingKernels(KernelLauncher):
         """The ids as int64, in memory of their own."""
         with self.device.on_stream():
             return ids.astype(np.int64)
+
+    coordinates = coordinates_by_parts
 
 
 def _sizes(pointers: Sequence[Int64Array]) -> Int64Array:

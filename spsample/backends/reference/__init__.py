@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.backends.arithmetic import default_float_environment, unbiased_values_by_parts
+from spsample.backends.arithmetic import coordinates_by_parts, default_float_environment, unbiased_values_by_parts
 from spsample.backends.hops import hop_by_hop
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
@@ -67,6 +67,7 @@ class ReferenceBackend(OnHost):
     interleave_pointers = staticmethod(stacking.interleave_pointers)
     edge_index = staticmethod(stacking.edge_index)
     widened = staticmethod(stacking.widened)
+    coordinates = coordinates_by_parts
     route_rows = staticmethod(routing.route_rows)
     gather_rows = staticmethod(routing.gather_rows)
     select_rows = staticmethod(spgemm.select_rows)
