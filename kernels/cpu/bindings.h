@@ -256,6 +256,7 @@ void bind_row_law_whole(nb::module_& m);
 void bind_row_law_hops(nb::module_& m);
 void bind_entry_law(nb::module_& m);
 void bind_column_law(nb::module_& m);
+void bind_column_law_added(nb::module_& m);
 void bind_column_law_merged(nb::module_& m);
 void bind_column_law_shared(nb::module_& m);
 void bind_compaction(nb::module_& m);

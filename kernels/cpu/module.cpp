@@ -89,6 +89,7 @@ NB_MODULE(_core, m) {
     spsample::bind_row_law_hops(m);
     spsample::bind_entry_law(m);
     spsample::bind_column_law(m);
+    spsample::bind_column_law_added(m);
     spsample::bind_column_law_merged(m);
     spsample::bind_column_law_shared(m);
     spsample::bind_compaction(m);

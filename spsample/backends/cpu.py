@@ -171,6 +171,10 @@ class CpuBackend(OnHost):
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
         return ColumnMatrix(*_core.merge_columns(A, Q, rule))
 
+    def add_columns(self, pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
+        """Sums of the rows of several matrices of k rows each, to `column_power`; zeros left out."""
+        return ColumnMatrix(*_core.add_columns(pieces, num_columns, column_power))
+
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
         return ColumnSample(*_drawn(_core.draw_columns, P, batch_ids, draw))

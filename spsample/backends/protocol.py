@@ -19,13 +19,13 @@ quantisation  `row_exponents`, `batch_statistics`, `row_numerators`             
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
               `take_rows`, `take_rows_numbered`, `sample_hops`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
-column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
+column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `draw_merged`,  2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
 extraction    `extract`                                                                        4
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
               `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
-stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`
+stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`, `coordinates`
 routing       `route_rows`, `gather_rows`
 spgemm        `spgemm`, `select_rows`
 ============  ===============================================================================  =============
@@ -410,6 +410,15 @@ class Backend(Protocol):
         """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out.
 
         A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
+        """
+        ...
+
+    def add_columns(self, pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
+        """Sums of the rows of several matrices of k rows each, to `column_power`; zeros left out.
+
+        It is what `merge_columns` gives of all rows of A, from what it gives of parts of them. Numerators of `pieces`
+        are unsigned, each piece's of any width; their totals are not read. Columns of a row ascend below `num_columns`;
+        others are refused or served, but never read or written out of bounds.
         """
         ...
 

@@ -38,8 +38,10 @@ def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
     return pack_pieces([[values[begin:end]] for begin, end in zip(begins, ends, strict=True)])
 
 
-def pack_pieces(pieces: Sequence[Sequence[NDArray[Any]]]) -> Sent:
+def pack_pieces(pieces: Sequence[Sequence[NDArray[Any]]], largest: Sequence[int] | None = None) -> Sent:
     """As `pack`: for rank q the arrays of `pieces[q]`, one after the other, without an array of all of them.
+
+    `largest[q]` is the largest number of `pieces[q]`, where it is known.
 
     Examples
     --------
@@ -47,7 +49,9 @@ def pack_pieces(pieces: Sequence[Sequence[NDArray[Any]]]) -> Sent:
     >>> sent.rows.tolist(), sent.counts.tolist()
     ([1, 0, 44, 1], [4, 0])
     """
-    widths = [width_of(max((int(part.max()) for part in parts if len(part)), default=0)) for parts in pieces]
+    if largest is None:
+        largest = [max((int(part.max()) for part in parts if len(part)), default=0) for parts in pieces]
+    widths = [width_of(number) for number in largest]
     sizes = [width * sum(map(len, parts)) for width, parts in zip(widths, pieces, strict=True)]
     message, done = np.empty(sum(sizes), np.uint8), 0
     for width, parts in zip(widths, pieces, strict=True):

@@ -302,6 +302,42 @@ class BackendContract(RoutingContract):
             assert parts(P.numerators, P.indptr)[i] == list(expected.values())
             assert P.totals[i] == sum(expected.values())
 
+    @pytest.mark.parametrize("power", [1, 2])
+    @index_types
+    def test_add_columns(self, backend, index, power):
+        """Dense rows, rows of few columns among many, empty ones; numerators of each width, also between words."""
+        rng = np.random.default_rng(3)
+        for n, shares in ((70_000, (0.9, 0.3, 1e-4, 0)), (300_000, (1e-3, 0)), (31, (0.5, 1)), (0, (0,))):
+            pieces, sums = [], np.zeros((len(shares), n), np.uint64)
+            for width in (1, 2, 4, 8):
+                rows = [np.flatnonzero(rng.random(n) < share) for share in shares]
+                ptr = pointers([len(row) for row in rows])
+                values = rng.integers(1, 200, ptr[-1]).astype(f"u{width}")
+                for row, total, (lo, hi) in zip(rows, sums, pairwise(ptr.tolist()), strict=True):
+                    total[row] += values[lo:hi].astype(np.uint64)
+                between = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype) if width == 2 else values
+                between[...] = values
+                columns = np.concatenate(rows).astype(index)
+                pieces.append(ColumnMatrix(ptr, columns, between, np.zeros(len(rows), np.uint64)))
+            P = backend.add_columns(pieces, n, power)
+            assert (P.columns.dtype, P.numerators.dtype) == (index, np.uint64)
+            assert P.indptr.tolist() == pointers([int((row > 0).sum()) for row in sums]).tolist()
+            np.testing.assert_array_equal(P.columns, np.nonzero(sums)[1])
+            np.testing.assert_array_equal(P.numerators, sums[sums > 0] ** power)
+            np.testing.assert_array_equal(P.totals, (sums**power).sum(axis=1))
+
+    def test_add_columns_is_merge_columns_of_parts(self, backend):
+        """Also of one batch, whose columns several threads share."""
+        rng, n, m = np.random.default_rng(4), 300_000, 3_000
+        rows = [np.unique(rng.integers(0, n, m)) for _ in range(40)]
+        A = Matrix(pointers([len(row) for row in rows]), np.concatenate(rows).astype(np.int32), num_columns=n)
+        plain, squared = QuantisationRule(None, 1, 1), QuantisationRule(None, 1, 2)
+        for k in (1, 5):
+            frontiers = [list(range(i, 40, 3)) for i in range(k)]
+            parts_of = [selector([[v for v in one if v % 2 == odd] for one in frontiers]) for odd in (0, 1)]
+            pieces = [backend.merge_columns(A, Q, plain) for Q in parts_of]
+            assert_same(backend.add_columns(pieces, n, 2), backend.merge_columns(A, selector(frontiers), squared))
+
     @value_types
     def test_merge_columns_leaves_zeros_out(self, backend, value):
         rule = QuantisationRule(np.full(5, 8), 1, 1)

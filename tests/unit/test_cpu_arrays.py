@@ -119,6 +119,24 @@ def test_coordinates_refuse_what_does_not_fit():
         core.coordinates([ptr], [ids.astype(np.int64)], ids)
 
 
+def test_sums_that_are_added_up_must_fit():
+    ptr, columns, one = np.array([0, 2]), np.array([1, 3], np.int32), np.ones(2, np.uint8)
+    for name, pieces, n in (
+        ("pieces", [], 4),
+        ("pieces", [(ptr, columns, one), (np.array([0, 1, 2]), columns, one)], 4),
+        ("indptr", [(np.array([0, 3]), columns, one)], 4),
+        ("numerators", [(ptr, columns, one[:1])], 4),
+        ("numerators", [(ptr, columns, one.astype(np.int64))], 4),
+        ("columns", [(ptr, columns, one)], 3),
+        ("columns", [(ptr, columns[::-1].copy(), one)], 4),
+        ("columns", [(ptr, np.array([-1, 3], np.int32), one)], 4),
+        ("columns", [(ptr, np.array([1, 1], np.int32), one)], 4),
+        ("num_columns", [(np.zeros(1, np.int64), columns[:0], one[:0])], -1),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            core.add_columns(pieces, n, 1)
+
+
 def test_arguments_are_not_kept():
     vertices = np.array([1, 0])
     before = sys.getrefcount(vertices)

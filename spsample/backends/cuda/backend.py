@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.cuda.column_law import ColumnLawKernels
+from spsample.backends.cuda.column_law_added import AddedColumnKernels
 from spsample.backends.cuda.cupy_device import CupyDevice
 from spsample.backends.cuda.entry_law import EntryLawKernels
 from spsample.backends.cuda.extraction import ExtractionKernels
@@ -16,7 +17,6 @@ from spsample.backends.cuda.quantisation import QuantisationKernels
 from spsample.backends.cuda.random import RandomKernels
 from spsample.backends.cuda.routing import RoutingKernels
 from spsample.backends.cuda.row_law_scaled import ScaledRowLawKernels
-from spsample.backends.cuda.spgemm import SpgemmKernels
 from spsample.backends.hops import hop_by_hop
 
 
@@ -25,10 +25,10 @@ class CudaKernels(
     QuantisationKernels,
     EntryLawKernels,
     ColumnLawKernels,
+    AddedColumnKernels,
     ExtractionKernels,
     ScaledRowLawKernels,
     RoutingKernels,
-    SpgemmKernels,
     FeatureKernels,
 ):
     """All operations, on one device."""

@@ -80,13 +80,19 @@ class MergedColumnKernels(KernelLauncher):
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out."""
         parts = list(self.merged_parts(A, Q, rule))
-        columns = _joined(self.device, [part.columns for part in parts], A.indices[:0])
-        numerators = _joined(self.device, [part.numerators for part in parts], self.device.empty(0, np.uint64))
+        columns = joined(self.device, [part.columns for part in parts], A.indices[:0])
+        numerators = joined(self.device, [part.numerators for part in parts], self.device.empty(0, np.uint64))
         lengths = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.indptr) for part in parts)])
-        indptr = np.cumsum(lengths, dtype=np.int64)
-        prefix = self.merged_prefix(numerators)
-        totals = self.device.empty(len(Q.batch_ids), np.uint64)
-        self.run(TOTALS, len(Q.batch_ids), len(Q.batch_ids), self.uploaded(indptr), prefix, totals)
+        return self.summed(np.cumsum(lengths, dtype=np.int64), columns, numerators, 1)  # raised part by part
+
+    def summed(
+        self, indptr: Int64Array, columns: DeviceArray, numerators: DeviceArray, column_power: int
+    ) -> ColumnMatrix:
+        """With each row's total, once the numerators are raised in place. Waits."""
+        k = len(indptr) - 1
+        self._raise_columns(column_power, numerators)
+        totals = self.device.empty(k, np.uint64)
+        self.run(TOTALS, k, k, self.uploaded(indptr), self.merged_prefix(numerators), totals)
         return ColumnMatrix(indptr, columns, numerators, self.device.to_host(totals))
 
     def merged_parts(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> Iterator[Merged]:
@@ -165,7 +171,8 @@ def _fitting(device: Device, ends: Int64Array) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _joined(device: Device, parts: list[DeviceArray], empty: DeviceArray) -> DeviceArray:
+def joined(device: Device, parts: list[DeviceArray], empty: DeviceArray) -> DeviceArray:
+    """The parts one after the other; `empty` where there are none."""
     if len(parts) == 1:
         return parts[0]
     return device.concatenate(parts) if parts else empty

@@ -48,6 +48,7 @@ class ReferenceBackend(OnHost):
     draw_entries = staticmethod(entry_law.draw_entries)
     column_totals = staticmethod(_as_ieee(column_law.column_totals))
     merge_columns = staticmethod(_as_ieee(column_law.merge_columns))
+    add_columns = staticmethod(column_law.add_columns)
     draw_columns = staticmethod(column_law.draw_columns)
     draw_merged = staticmethod(_as_ieee(column_law.draw_merged))
     shared_guide = staticmethod(column_law.shared_guide)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,6 +52,25 @@ def merge_columns(A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> Colu
         np.concatenate([*columns, A.indices[:0]]),
         np.concatenate([*numerators, np.zeros(0, np.uint64)]).astype(np.uint64),
         totals,
+    )
+
+
+def add_columns(pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
+    """Sums of the rows of several matrices of k rows each."""
+    k = len(pieces[0].indptr) - 1
+    sums = [np.zeros(num_columns, np.uint64) for _ in range(k)]
+    for piece in pieces:
+        for row, (lo, hi) in zip(sums, pairwise(piece.indptr.tolist()), strict=True):
+            columns = piece.columns[lo:hi]
+            if (np.diff(columns) <= 0).any() or (len(columns) and not 0 <= columns[0] <= columns[-1] < num_columns):
+                raise ValueError("columns: must ascend, below the number of columns")
+            row[columns] += piece.numerators[lo:hi].astype(np.uint64)
+    raised = [row[row > 0] ** column_power for row in sums]
+    return ColumnMatrix(
+        np.concatenate([[0], np.cumsum([len(row) for row in raised])]).astype(np.int64),
+        np.concatenate([*(np.flatnonzero(row) for row in sums), np.zeros(0)]).astype(pieces[0].columns.dtype),
+        np.concatenate([*raised, np.zeros(0, np.uint64)]),
+        np.array([row.sum(dtype=np.uint64) for row in raised], np.uint64),
     )
 
 

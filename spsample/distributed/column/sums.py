@@ -16,7 +16,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
-from spsample.distributed.partials import added_sums, powered, received_sums
+from spsample.distributed.partials import received_sums
 from spsample.distributed.wire_format import either, keep_from, pack_pieces, width_of
 from spsample.sparse import LocalOperand
 
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
     """What the owners sent: rows of some parts, sums of the others: k rows for each part, empty where it sent rows."""
 
     rows: FetchedRows
-    sums: ColumnMatrix
+    sums: list[ColumnMatrix]
 
 
 def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Answered:
@@ -56,11 +56,11 @@ def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Ans
 def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
-    block, k = frontier.owners.block, len(frontier.Q.batch_ids)
+    block = frontier.owners.block
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule)
     own = block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule._replace(column_power=1))
-    return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
+    return block.backend.add_columns([*sums, own], block.num_nodes, rule.column_power)
 
 
 def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
@@ -86,14 +86,15 @@ class _SumsOrRows(NamedTuple):
         ends = pointers_of(requests.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
         found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
-        is_rows = np.array([pieces is None for pieces in found], np.bool_)
-        pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, requests.batches, strict=True)]
+        is_rows = np.array([sums is None for sums in found], np.bool_)
+        sums = [one or _no_sums(block, k) for one, k in zip(found, requests.batches.tolist(), strict=True)]
+        pieces = [one.pieces for one in sums]
         rows = rows_for(block, requests, is_rows, False)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            pack_pieces([[np.diff(piece.indptr) for piece in sums] for sums in pieces]),
+            pack_pieces([[np.diff(piece.indptr) for piece in one] for one in pieces]),
             either(is_rows, _columns_of(pieces), rows.columns),
-            pack_pieces([[piece.numerators for piece in sums] for sums in pieces]),
+            pack_pieces([[piece.numerators for piece in one] for one in pieces], [one.largest for one in sums]),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]
@@ -101,8 +102,8 @@ class _SumsOrRows(NamedTuple):
 
 def _columns_of(pieces: list[list[ColumnMatrix]]) -> Sent:
     """The columns of each rank's sums."""
-    columns = np.concatenate([piece.columns for sums in pieces for piece in sums])
-    return Sent(columns, np.array([sum(len(piece.columns) for piece in sums) for sums in pieces], np.int64))
+    columns = np.concatenate([piece.columns for one in pieces for piece in one])
+    return Sent(columns, np.array([sum(len(piece.columns) for piece in one) for one in pieces], np.int64))
 
 
 def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
@@ -112,9 +113,14 @@ def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
     return requests.entries(block) * bytes_per_entry(block, False) + np.array(of_lengths, np.int64)
 
 
-def _cheaper_sums(
-    block: LocalOperand, Q: StackedSelector, rule: QuantisationRule, limit: int
-) -> list[ColumnMatrix] | None:
+class _Sums(NamedTuple):
+    """Sums of a rank's batches, some batches in each of the pieces, and the largest numerator."""
+
+    pieces: list[ColumnMatrix]
+    largest: int
+
+
+def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: QuantisationRule, limit: int) -> _Sums | None:
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
     An eighth of the batches is merged at a time, or less where they are large, until those merged take as many bytes by
@@ -131,7 +137,7 @@ def _cheaper_sums(
         largest = max(largest, int(pieces[-1].numerators.max(initial=0)))
         if limit <= columns * (block.matrix.indices.itemsize + width_of(largest)):
             return None
-    return pieces or None
+    return _Sums(pieces, largest) if pieces else None
 
 
 def _cuts(block: LocalOperand, Q: StackedSelector) -> list[int]:
@@ -151,10 +157,10 @@ def _batches(
     return chosen, rule if rule.shifts is None else rule._replace(shifts=rule.shifts[begin:end])
 
 
-def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
+def _no_sums(block: LocalOperand, k: int) -> _Sums:
     """Sums of k batches without entries."""
     empty = np.zeros(0, np.uint64)
-    return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
+    return _Sums([ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty)], 0)
 
 
 __all__ = ["Answered", "ask", "draw_from_answers", "merged"]

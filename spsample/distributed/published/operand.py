@@ -13,7 +13,7 @@ from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import HeldRows, PartitionedOperand
-from spsample.distributed.partials import added_statistics, added_sums, partial_statistics, powered, received_sums
+from spsample.distributed.partials import added_statistics, partial_statistics, received_sums
 from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
 from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
@@ -140,7 +140,7 @@ class PublishedFrontier(Frontier):
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         counts, columns, values = A.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
         sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
-        return powered(added_sums(A.backend, [sums], k, A.num_nodes), rule.column_power)
+        return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         """From each column's rows; the edges are put together."""
