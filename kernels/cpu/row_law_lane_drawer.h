@@ -97,7 +97,7 @@ private:
             group.number[whole] = static_cast<int32_t>(degree);
             group.from[place] = A_.indices + begin;
             group.to[place] = to + offset;
-            SPSAMPLE_PREFETCH(to + offset + size - 1);  // written once the group is drawn
+            SPSAMPLE_PREFETCH(to + offset + size - 1);  // where the row's last entries are written once the group is drawn
             if (where) SPSAMPLE_PREFETCH(where + offset + size - 1);
             lane += 1 + mask;
             whole -= mask;

@@ -29,6 +29,7 @@ from spsample.backends.protocol import (
     Int64Array,
     IntArray,
     Matrix,
+    PartialSums,
     QuantisationRule,
     RoutedRows,
     StackedRows,
@@ -171,8 +172,8 @@ class CpuBackend(OnHost):
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
         return ColumnMatrix(*_core.merge_columns(A, Q, rule))
 
-    def add_columns(self, pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
-        """Sums of the rows of several matrices of k rows each, to `column_power`; zeros left out."""
+    def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
+        """What `merge_columns` gives of all rows of A, from the sums of its parts."""
         return ColumnMatrix(*_core.add_columns(pieces, num_columns, column_power))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
@@ -308,7 +309,7 @@ class CpuBackend(OnHost):
         self, matrices: Sequence[tuple[Int64Array, IntArray]], ids: IntArray
     ) -> tuple[list[Int64Array], Int64Array]:
         """`edge_index` of each of several CSR matrices, and `widened` of the ids, in one loop."""
-        indptrs, indices = zip(*matrices, strict=True)
+        indptrs, indices = zip(*matrices, strict=True) if matrices else ((), ())
         edges, wide = _core.coordinates(indptrs, indices, ids)
         return edges, wide
 

@@ -210,6 +210,14 @@ class ColumnMatrix(NamedTuple):
     totals: PerBatch[UInt64Array]
 
 
+class PartialSums(NamedTuple):
+    """Sums by column of k batches over a part of A: `columns` ascend in each row, `numerators` > 0 are unsigned."""
+
+    indptr: PerBatch[Int64Array]
+    columns: IntArray
+    numerators: Array
+
+
 class ColumnSample(NamedTuple):
     """Columns drawn for k batches.
 
@@ -413,12 +421,11 @@ class Backend(Protocol):
         """
         ...
 
-    def add_columns(self, pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
-        """Sums of the rows of several matrices of k rows each, to `column_power`; zeros left out.
+    def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
+        """What `merge_columns` gives of all rows of A, from the sums of its parts.
 
-        It is what `merge_columns` gives of all rows of A, from what it gives of parts of them. Numerators of `pieces`
-        are unsigned, each piece's of any width; their totals are not read. Columns of a row ascend below `num_columns`;
-        others are refused or served, but never read or written out of bounds.
+        There is at least one part; all have one type of columns. Sums stay below 2^64. Columns of a row ascend below
+        `num_columns`; others are refused or served, but never read or written out of bounds.
         """
         ...
 

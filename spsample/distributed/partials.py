@@ -1,11 +1,11 @@
-"""What the parts of A give for the rows of Q that lie in them, added up: entry counts, and sums by column."""
+"""What the parts of A give for the rows of Q that lie in them: entry counts, which are added up, and sums by column."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import ColumnMatrix
+from spsample.backends import PartialSums
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
 from spsample.comm import Received
@@ -46,7 +46,7 @@ def added_statistics(counts: Int64Array, exponents: NDArray[np.int32]) -> Fronti
 
 def received_sums(
     counts: Received, columns: NDArray[np.signedinteger], numerators: Received, batches: Int64Array
-) -> list[ColumnMatrix]:
+) -> list[PartialSums]:
     """Sums of each of those who sent them, `batches[q]` rows of rank q; `counts` says how many columns each row has.
 
     The numerators of each are as wide as they came.
@@ -68,10 +68,7 @@ def received_sums(
         batches.tolist(), sizes, numerators.counts.tolist(), ends, strict=True
     ):
         values = numerators.rows[byte - width : byte].view(f"u{width // size if size else 8}")
-        totals = np.zeros(k, np.uint64)  # `add_columns` does not read them
-        pieces.append(
-            ColumnMatrix(pointers_of(lengths[row - k : row]), columns[column - size : column], values, totals)
-        )
+        pieces.append(PartialSums(pointers_of(lengths[row - k : row]), columns[column - size : column], values))
     return pieces
 
 

@@ -24,6 +24,7 @@ from spsample.backends.protocol import (
     Draw,
     ExtractedLayer,
     Matrix,
+    PartialSums,
     QuantisationRule,
     StackedRows,
     StackedSelector,
@@ -307,7 +308,14 @@ class BackendContract(RoutingContract):
     def test_add_columns(self, backend, index, power):
         """Dense rows, rows of few columns among many, empty ones; numerators of each width, also between words."""
         rng = np.random.default_rng(3)
-        for n, shares in ((70_000, (0.9, 0.3, 1e-4, 0)), (300_000, (1e-3, 0)), (31, (0.5, 1)), (0, (0,))):
+        for n, shares in (
+            (70_000, (0.9, 0.3, 1e-4, 0)),
+            (300_000, (1e-3, 0)),
+            (31, (0.5, 1)),
+            (33, (1,)),
+            (0, (0,)),
+            (5, ()),
+        ):
             pieces, sums = [], np.zeros((len(shares), n), np.uint64)
             for width in (1, 2, 4, 8):
                 rows = [np.flatnonzero(rng.random(n) < share) for share in shares]
@@ -317,8 +325,8 @@ class BackendContract(RoutingContract):
                     total[row] += values[lo:hi].astype(np.uint64)
                 between = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype) if width == 2 else values
                 between[...] = values
-                columns = np.concatenate(rows).astype(index)
-                pieces.append(ColumnMatrix(ptr, columns, between, np.zeros(len(rows), np.uint64)))
+                columns = np.concatenate([*rows, np.zeros(0)]).astype(index)
+                pieces.append(PartialSums(ptr, columns, between))
             P = backend.add_columns(pieces, n, power)
             assert (P.columns.dtype, P.numerators.dtype) == (index, np.uint64)
             assert P.indptr.tolist() == pointers([int((row > 0).sum()) for row in sums]).tolist()
@@ -327,7 +335,6 @@ class BackendContract(RoutingContract):
             np.testing.assert_array_equal(P.totals, (sums**power).sum(axis=1))
 
     def test_add_columns_is_merge_columns_of_parts(self, backend):
-        """Also of one batch, whose columns several threads share."""
         rng, n, m = np.random.default_rng(4), 300_000, 3_000
         rows = [np.unique(rng.integers(0, n, m)) for _ in range(40)]
         A = Matrix(pointers([len(row) for row in rows]), np.concatenate(rows).astype(np.int32), num_columns=n)
@@ -335,7 +342,7 @@ class BackendContract(RoutingContract):
         for k in (1, 5):
             frontiers = [list(range(i, 40, 3)) for i in range(k)]
             parts_of = [selector([[v for v in one if v % 2 == odd] for one in frontiers]) for odd in (0, 1)]
-            pieces = [backend.merge_columns(A, Q, plain) for Q in parts_of]
+            pieces = [PartialSums(*backend.merge_columns(A, Q, plain)[:3]) for Q in parts_of]
             assert_same(backend.add_columns(pieces, n, 2), backend.merge_columns(A, selector(frontiers), squared))
 
     @value_types
@@ -807,6 +814,9 @@ class BackendContract(RoutingContract):
             matrices = [(pointers(one.tolist()), rng.integers(0, 99, one.sum()).astype(index)) for one in lengths]
             ids = rng.integers(0, 2**31 - 1, num_ids).astype(index)
             edges, wide = backend.coordinates(matrices, ids)
+            none, as_wide = backend.coordinates([], ids)
+            assert none == []
+            np.testing.assert_array_equal(as_wide, wide)
             assert len(edges) == len(matrices)
             for one, (indptr, indices) in zip(edges, matrices, strict=True):
                 np.testing.assert_array_equal(one, backend.edge_index(indptr, indices))

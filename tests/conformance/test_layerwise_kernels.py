@@ -7,7 +7,7 @@ import pytest
 from equality import threads
 from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
 
-from spsample.backends.protocol import Draw, Matrix, QuantisationRule, StackedSelector
+from spsample.backends.protocol import Draw, Matrix, PartialSums, QuantisationRule, StackedSelector
 from spsample.sparse import Frontier, LocalOperand
 
 pytestmark = pytest.mark.sanitize
@@ -324,3 +324,21 @@ def test_merge_columns_refuses_sums_of_more_than_64_bits():
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
     with pytest.raises(ValueError, match="a sum passes 64 bits"):
         CPU.merge_columns(A, Q, QuantisationRule(np.array([63]), 1, 1))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("pieces", [1, 2, 9])
+@pytest.mark.parametrize("share", [1, 0.2, 1 / 500])
+def test_sums_are_added_up_in_ranges_of_columns(count, k, pieces, share):
+    """Full rows, dense ones, and few sums: merged or by a hash table; with more threads than batches."""
+    rng, n = np.random.default_rng(pieces), 2**19 + 33
+    parts = []
+    for _ in range(pieces):
+        rows = [np.flatnonzero(rng.random(n) < share * (i != 2)) for i in range(k)]
+        ptr = pointers([len(row) for row in rows])
+        parts.append(
+            PartialSums(ptr, np.concatenate(rows).astype(np.int32), rng.integers(1, 2**12, ptr[-1], np.uint16))
+        )
+    with threads(count):
+        assert_equal(CPU.add_columns(parts, n, 2), REFERENCE.add_columns(parts, n, 2))

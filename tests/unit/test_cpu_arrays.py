@@ -99,16 +99,6 @@ def test_results_own_their_memory():
     assert again[0] == 0
 
 
-def test_the_memory_used_last_is_used_again():
-    """A cache may still hold it; blocks of one size that were given back before wait."""
-    core.clear_pool()
-    several = [core.widened(np.zeros(100_000, np.int32)) for _ in range(4)]
-    while several:
-        last = several.pop(0).ctypes.data
-    for _ in range(3):
-        assert core.widened(np.zeros(100_000, np.int32)).ctypes.data == last
-
-
 def test_coordinates_refuse_what_does_not_fit():
     ids, ptr = np.zeros(1, np.int32), np.array([0, 1])
     with pytest.raises(ValueError, match="indptrs: needs one array per array of indices"):
@@ -135,6 +125,9 @@ def test_sums_that_are_added_up_must_fit():
     ):
         with pytest.raises(ValueError, match=f"^{name}:"):
             core.add_columns(pieces, n, 1)
+    for power in (0, 3, -1):
+        with pytest.raises(ValueError, match=r"^column_power:"):
+            core.add_columns([(ptr, columns, one)], 4, power)
 
 
 def test_arguments_are_not_kept():

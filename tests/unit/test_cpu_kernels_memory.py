@@ -179,3 +179,12 @@ assert core.philox(more, 1, 2).nbytes == 230 * 2**20
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its own memory, as Linux counts it")
 def test_kept_blocks_are_freed_before_an_allocation_fails() -> None:
     subprocess.run([sys.executable, "-c", FAILING], check=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_the_memory_used_last_is_used_again() -> None:
+    """A cache may still hold it; blocks of one size that were given back before wait."""
+    several = [block(1) for _ in range(4)]
+    while several:
+        last = several.pop(0).ctypes.data
+    for _ in range(3):
+        assert block(1).ctypes.data == last

@@ -9,14 +9,14 @@ import numpy as np
 from spsample.backends.cuda.column_law_merged import MergedColumnKernels, joined
 from spsample.backends.cuda.spgemm import SpgemmKernels
 from spsample.backends.on_host import pointers_of
-from spsample.backends.protocol import ColumnMatrix
+from spsample.backends.protocol import ColumnMatrix, PartialSums
 
 
 class AddedColumnKernels(MergedColumnKernels, SpgemmKernels):
     """`add_columns`."""
 
-    def add_columns(self, pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
-        """Sums of the rows of several matrices of k rows each, to `column_power`; zeros left out.
+    def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
+        """What `merge_columns` gives of all rows of A, from the sums of its parts.
 
         It is the product of a matrix of k rows, which selects those of each batch, with the pieces one under the other.
         """

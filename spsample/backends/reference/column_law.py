@@ -15,6 +15,7 @@ from spsample.backends.protocol import (
     Int64Array,
     IntArray,
     Matrix,
+    PartialSums,
     QuantisationRule,
     StackedSelector,
     UInt64Array,
@@ -55,8 +56,10 @@ def merge_columns(A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> Colu
     )
 
 
-def add_columns(pieces: Sequence[ColumnMatrix], num_columns: int, column_power: int) -> ColumnMatrix:
-    """Sums of the rows of several matrices of k rows each."""
+def add_columns(pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
+    """One row per batch: the sums of several parts, added up."""
+    if not pieces or column_power not in (1, 2) or any(piece.numerators.dtype.kind != "u" for piece in pieces):
+        raise ValueError("needs at least one piece, unsigned numerators, and a column power of 1 or 2")
     k = len(pieces[0].indptr) - 1
     sums = [np.zeros(num_columns, np.uint64) for _ in range(k)]
     for piece in pieces:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, PartialSums, QuantisationRule, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
     """What the owners sent: rows of some parts, sums of the others: k rows for each part, empty where it sent rows."""
 
     rows: FetchedRows
-    sums: list[ColumnMatrix]
+    sums: list[PartialSums]
 
 
 def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Answered:
@@ -60,7 +60,9 @@ def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule)
     own = block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule._replace(column_power=1))
-    return block.backend.add_columns([*sums, own], block.num_nodes, rule.column_power)
+    return block.backend.add_columns(
+        [*sums, PartialSums(own.indptr, own.columns, own.numerators)], block.num_nodes, rule.column_power
+    )
 
 
 def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
