@@ -40,7 +40,8 @@ class Case:
     """Sides that take turns; times per batch are compared with that of the side `baseline`.
 
     The figures of `count`, run once before, become options of all sides. Every run of a case with `fresh` has a
-    process of its own.
+    process of its own; with `apart` every side has one, for memory that a process keeps for one of them serves another
+    badly.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     sides: tuple[Side, ...]
     count: Side | None = None
     fresh: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def _blocks(settings: Settings) -> Case:
             Side("limit batch by batch", MEMORY, "random_lines", {"batches": settings.batches}),
         ),
         count=Side("lines", SPSAMPLE, "count_lines", own),
+        apart=True,
     )
 
 

@@ -21,7 +21,8 @@ class Peers:
         self.missing: list[str] = []
         self._pythons = pythons
         self._inputs = inputs
-        self._processes: dict[str, PeerProcess | None] = {}
+        self._processes: dict[tuple[str, str], PeerProcess | None] = {}
+        self._versions: dict[str, str] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Peers:
@@ -30,12 +31,17 @@ class Peers:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def get(self, module: str) -> PeerProcess | None:
-        """The peer's process, a new one where the last has crashed; None where the peer is missing."""
-        process = self._processes.get(module)
-        if module not in self._processes or (process is not None and process.has_ended):
-            process = self._processes[module] = self._start(module, self._stack)
+    def get(self, module: str, side: str = "") -> PeerProcess | None:
+        """The peer's process, or one for a side alone; a new one where the last has crashed; None: it is missing."""
+        key = module, side
+        process = self._processes.get(key)
+        if key not in self._processes or (process is not None and process.has_ended):
+            process = self._processes[key] = self._start(module, self._stack)
         return process
+
+    def version(self, module: str) -> str:
+        """The versions of the peer's packages, once it was started."""
+        return self._versions.get(module, "")
 
     @contextmanager
     def fresh(self, module: str) -> Iterator[PeerProcess | None]:
@@ -44,9 +50,14 @@ class Peers:
             yield self._start(module, stack)
 
     def drop_works(self) -> None:
-        """Let all peers free what they prepared for a case."""
-        for process in filter(None, self._processes.values()):
-            if not process.has_ended:
+        """Let all peers free what they prepared for a case, and end the processes of single sides."""
+        for (module, side), process in list(self._processes.items()):
+            if process is None or process.has_ended:
+                continue
+            if side:
+                process.close()
+                del self._processes[module, side]
+            else:
                 process.ask("drop")
 
     def _start(self, module: str, stack: ExitStack) -> PeerProcess | None:
@@ -60,6 +71,7 @@ class Peers:
             self.missing.append(str(error))
             return None
         process.ask("open", **self._inputs)
+        self._versions[module] = ", ".join(f"{package} {version}" for package, version in process.versions.items())
         return process
 
 
@@ -92,7 +104,7 @@ def run_round(peers: Peers, case: Case, sides: list[Side]) -> dict[str, Turn]:
     """One turn of each side; without those whose peer fails, which `peers.missing` then names."""
     turns = {}
     for side in sides:
-        process = peers.get(side.peer)
+        process = _process_of(peers, case, side)
         try:
             if process is not None:
                 turns[side.name] = _run(process, side)
@@ -128,7 +140,7 @@ def _counted(peers: Peers, case: Case) -> dict[str, float]:
 
 def _prepare(peers: Peers, case: Case, side: Side, options: dict[str, Any]) -> bool:
     """Whether the side can be measured; else `peers.missing` says why."""
-    process = peers.get(side.peer)
+    process = _process_of(peers, case, side)
     if process is None:
         return False
     try:
@@ -137,6 +149,10 @@ def _prepare(peers: Peers, case: Case, side: Side, options: dict[str, Any]) -> b
         peers.missing.append(f"{case.name}, {side.name}: missing ({error})")
         return False
     return True
+
+
+def _process_of(peers: Peers, case: Case, side: Side) -> PeerProcess | None:
+    return peers.get(side.peer, side.name if case.apart else "")
 
 
 def _run(process: PeerProcess, side: Side) -> Turn:
@@ -151,15 +167,10 @@ def results_of(peers: Peers, case: Case, graph: str, turns: dict[str, list[Turn]
             case=case.name,
             side=side.name,
             peer=PEERS[side.peer].title,
-            version=_version(peers, side.peer),
+            version=peers.version(side.peer),
             baseline=case.baseline,
             **summary(turns[side.name], turns.get(case.baseline)),
         )
         for side in case.sides
         if side.name in turns
     ]
-
-
-def _version(peers: Peers, module: str) -> str:
-    process = peers.get(module)
-    return ", ".join(f"{package} {version}" for package, version in process.versions.items()) if process else ""

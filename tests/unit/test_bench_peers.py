@@ -134,6 +134,20 @@ def test_sides_take_turns_and_missing_peers_are_listed(
     assert peers.missing == ["DGL: missing (set SPSAMPLE_BENCH_DGL_PYTHON to the Python that has it)"]
 
 
+def test_sides_apart_have_a_process_each(inputs: dict[str, object]) -> None:
+    own = {"fanouts": [3, 2], "batches": 3, "batch_size": 16}
+    sides = tuple(Side(name, "spsample_bulk", "bulk", own) for name in ("one", "two"))
+    case = Case("apart", "", "one", sides, apart=True)
+    with Peers({}, inputs) as peers:
+        turns = measure(peers, case, rounds=1, options={})
+        first, second = (peers.get("spsample_bulk", name) for name in turns)
+        assert first is not second
+        peers.drop_works()
+        assert first.has_ended
+        assert second.has_ended
+        assert [f"spsample {sp.__version__}" in one.version for one in results_of(peers, case, "", turns)] == [True] * 2
+
+
 def test_a_failing_peer_leaves_the_other_cases_alone(inputs: dict[str, object]) -> None:
     own = {"fanouts": [3], "batches": 3, "batch_size": 16}
     sides = (Side("spsample", "spsample_bulk", "bulk", {**own, "fanouts": ["no fanout"]}),)
