@@ -165,7 +165,15 @@ bool in_range(const Index* ids, int64_t count, int64_t limit) {
     return outside == 0;
 }
 
-// The same by all threads: not for use within a parallel loop.
+// Whether columns ascend without repeats. Without a branch for each: most often they do.
+template <class Index>
+bool ascends(const Index* columns, int64_t count) {
+    Index falls = 0;
+    for (int64_t q = 1; q < count; ++q) falls |= static_cast<Index>(columns[q - 1] >= columns[q]);
+    return falls == 0;
+}
+
+// As `in_range`, by all threads: not for use within a parallel loop.
 template <class Index>
 bool all_below(const Index* ids, int64_t count, int64_t limit) {
     constexpr int64_t kChunk = 1 << 16;

@@ -46,14 +46,6 @@ auto with_numerators(const SumsIn<Index>& piece, Body&& body) {
     }
 }
 
-// Without a branch per entry.
-template <class Index>
-bool is_ascending(const Index* columns, int64_t count, int64_t num_columns) {
-    Index falls = 0;
-    for (int64_t e = 1; e < count; ++e) falls |= static_cast<Index>(columns[e - 1] >= columns[e]);
-    return falls == 0 && (count == 0 || (columns[0] >= 0 && static_cast<int64_t>(columns[count - 1]) < num_columns));
-}
-
 // --- one batch ------------------------------------------------------------------------------------------------------
 
 // What stands in columns [begin, end) of a batch's row.
@@ -191,13 +183,6 @@ private:
 
 // --- all batches ----------------------------------------------------------------------------------------------------
 
-template <class Index>
-struct AddedRows {
-    Buffer<int64_t> indptr;
-    Buffer<Index> columns;
-    Buffer<uint64_t> numerators, totals;
-};
-
 // Columns of a range: all of them, unless there are fewer batches than threads and one is dense.
 template <class Index>
 int64_t range_width(const std::vector<SumsIn<Index>>& pieces, int64_t k, int64_t num_columns) {
@@ -217,7 +202,7 @@ int64_t range_width(const std::vector<SumsIn<Index>>& pieces, int64_t k, int64_t
 // O(entries + columns of dense rows, and a sort of the entries of others). Memory beside the result: as much again, and on each thread two
 // rows and 256 KB.
 template <class Index>
-AddedRows<Index> add_rows(const std::vector<SumsIn<Index>>& pieces, int64_t k, int64_t num_columns, int32_t power) {
+MergedRows<Index> add_rows(const std::vector<SumsIn<Index>>& pieces, int64_t k, int64_t num_columns, int32_t power) {
     const int64_t width = range_width(pieces, k, num_columns), num_ranges = std::max<int64_t>(1, (num_columns + width - 1) / width);
     std::vector<Sums<Index>> sums(static_cast<size_t>(k * num_ranges));
     parallel_chunks(
@@ -226,7 +211,7 @@ AddedRows<Index> add_rows(const std::vector<SumsIn<Index>>& pieces, int64_t k, i
             const int64_t begin = task % num_ranges * width;
             sums[static_cast<size_t>(task)] = adder.add(task / num_ranges, begin, std::min(begin + width, num_columns));
         });
-    AddedRows<Index> added{Buffer<int64_t>(k + 1), {}, {}, Buffer<uint64_t>(k)};
+    MergedRows<Index> added{Buffer<int64_t>(k + 1), {}, {}, Buffer<uint64_t>(k)};
     std::vector<int64_t> begins(sums.size() + 1, 0);
     for (size_t t = 0; t < sums.size(); ++t) begins[t + 1] = begins[t] + sums[t].count;
     added.indptr[0] = 0;
@@ -250,8 +235,10 @@ template <class Index>
 void require_rows(const std::vector<SumsIn<Index>>& pieces, int64_t k, int64_t num_columns) {
     parallel_chunks(k * static_cast<int64_t>(pieces.size()), 1, [&](int64_t row, int64_t) {
         const SumsIn<Index>& piece = pieces[static_cast<size_t>(row / k)];
-        const int64_t begin = piece.indptr.data()[row % k], end = piece.indptr.data()[row % k + 1];
-        require(is_ascending(piece.columns.data() + begin, end - begin, num_columns), "columns", "must ascend, below the number of columns");
+        const int64_t begin = piece.indptr.data()[row % k], count = piece.indptr.data()[row % k + 1] - begin;
+        const Index* const columns = piece.columns.data() + begin;
+        const bool is_inside = count == 0 || (columns[0] >= 0 && static_cast<int64_t>(columns[count - 1]) < num_columns);
+        require(is_inside && ascends(columns, count), "columns", "must ascend, below the number of columns");
     });
 }
 
@@ -267,15 +254,13 @@ nb::tuple add_columns(const std::vector<SumsIn<Index>>& pieces, int64_t num_colu
         require(piece.numerators.type().kind == 'u', "numerators", "must be unsigned");
         require(piece.numerators.size() == piece.columns.size(), "numerators", "needs one per column");
     }
-    AddedRows<Index> added;
+    MergedRows<Index> added;
     {
         nb::gil_scoped_release release;
         require_rows(pieces, k, num_columns);
         added = add_rows(pieces, k, num_columns, power);
     }
-    return nb::make_tuple(
-        to_numpy(std::move(added.indptr)), to_numpy(std::move(added.columns)), to_numpy(std::move(added.numerators)),
-        to_numpy(std::move(added.totals)));
+    return packed(std::move(added));
 }
 
 }  // namespace

@@ -57,13 +57,6 @@ nb::object column_totals(const MatrixIn<Index>& matrix, const QuantisationRuleIn
 
 // --- merge_columns -------------------------------------------------------------------------------------------------
 
-template <class Index>
-struct MergedRows {
-    Buffer<int64_t> indptr;
-    Buffer<Index> columns;
-    Buffer<uint64_t> numerators, totals;
-};
-
 // Memory of one thread, or of all that share a batch.
 template <class Index>
 struct SumsScratch {
@@ -185,9 +178,7 @@ nb::tuple merge_columns(
         nb::gil_scoped_release release;
         merged = merge_batches(BatchSums<Index, decltype(weights)>{A, weights, Q, rule});
     });
-    return nb::make_tuple(
-        to_numpy(std::move(merged.indptr)), to_numpy(std::move(merged.columns)), to_numpy(std::move(merged.numerators)),
-        to_numpy(std::move(merged.totals)));
+    return packed(std::move(merged));
 }
 
 template <class Index>

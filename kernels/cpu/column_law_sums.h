@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "bindings.h"
 #include "column_law_dense.h"
@@ -15,6 +16,21 @@ namespace spsample {
 
 constexpr int64_t kColumnsPerEntry = 64;            // a dense row serves where there are at most this number of columns per entry
 constexpr int64_t kMostColumns = int64_t(1) << 27;  // and at most this number in all: 256 MB or 1 GB a thread
+
+// P as rows of sums: `columns` ascend in each row, `totals` are the sums of its numerators.
+template <class Index>
+struct MergedRows {
+    Buffer<int64_t> indptr;
+    Buffer<Index> columns;
+    Buffer<uint64_t> numerators, totals;
+};
+
+template <class Index>
+nb::tuple packed(MergedRows<Index>&& merged) {
+    return nb::make_tuple(
+        to_numpy(std::move(merged.indptr)), to_numpy(std::move(merged.columns)), to_numpy(std::move(merged.numerators)),
+        to_numpy(std::move(merged.totals)));
+}
 
 // Whose sums: Q A under a rule.
 template <class Index, class Weights>

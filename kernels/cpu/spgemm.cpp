@@ -106,14 +106,6 @@ void fetch_ahead(const Factors<Index, T>& factors, int64_t p, bool with_values) 
     if (with_values) fetch(factors.values(B.begin(j)), B.degree(j));
 }
 
-// Without a branch per entry: most often it is so.
-template <class Index>
-bool ascends(const Index* columns, int64_t count) {
-    Index falls = 0;
-    for (int64_t q = 1; q < count; ++q) falls |= static_cast<Index>(columns[q - 1] >= columns[q]);
-    return falls == 0;
-}
-
 // Calls body(ScaledRow) for each entry of A's row i, with the whole row of B. Checks the columns of B on the way.
 template <class Index, class T, class Body>
 void for_each_row(const Factors<Index, T>& factors, int64_t i, Body&& body) {
