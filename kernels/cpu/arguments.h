@@ -151,6 +151,15 @@ struct SampleIn : ArgumentTuple {
     bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, indptr, Unread(), counts, totals, whole); }
 };
 
+// A ColumnSample.
+template <class Index>
+struct WholeSampleIn : SampleIn {
+    In<Index> columns;
+    bool look_at(PyObject* object, bool convert) noexcept {
+        return read_tuple(object, convert, indptr, columns, counts, totals, whole);
+    }
+};
+
 // A Compaction but for src.
 template <class Index>
 struct CompactionIn : ArgumentTuple {
@@ -173,7 +182,14 @@ struct ExtractedLayerIn : ArgumentTuple {
     bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, A, Q, rows, sample, sources, include_targets); }
 };
 
-// N of every src column: an array, or the rule by which they are read off an extraction.
+// An UnbiasedExtraction.
+struct UnbiasedExtractionIn : ArgumentTuple {
+    int64_t size = 0;
+    bool include_targets = false, positions = false, normalize = false;
+    bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, size, include_targets, positions, normalize); }
+};
+
+// N: an array, or the rule by which they are read off an extraction.
 struct NumeratorsIn : ArgumentTuple {
     std::optional<In<uint64_t>> array;
     std::optional<QuantisationRuleIn> rule;

@@ -269,6 +269,7 @@ void bind_column_law_merged(nb::module_& m);
 void bind_column_law_shared(nb::module_& m);
 void bind_compaction(nb::module_& m);
 void bind_extraction(nb::module_& m);
+void bind_extraction_unbiased(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_values_sources(nb::module_& m);
 void bind_values_unbiased(nb::module_& m);

@@ -8,12 +8,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "column_law_shared.h"
 #include "distinct_draws.h"
 
 namespace spsample {
 namespace {
-
-constexpr int64_t kNumeratorChunk = 1 << 14;
 
 // Slices of [0, total): the smallest shift that makes at most max(count, 1) of them.
 struct Slices {
@@ -57,7 +56,7 @@ Buffer<Position> guide_table(const PrefixRow& row) {
 }
 
 nb::object shared_guide(const In<uint64_t>& cumulative) {
-    const PrefixRow row{cumulative.data(), static_cast<int64_t>(cumulative.size())};
+    const PrefixRow row = prefix_row(cumulative);
     if (row.count <= std::numeric_limits<int32_t>::max()) return nb::cast(to_numpy(guide_table<int32_t>(row)));
     return nb::cast(to_numpy(guide_table<int64_t>(row)));
 }
@@ -104,7 +103,7 @@ nb::tuple draw_shared(
     const In<uint64_t>& cumulative, const In<Position>& guide, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1,
     int64_t hop, int64_t size, bool replace) {
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    const PrefixRow sums{cumulative.data(), static_cast<int64_t>(cumulative.size())};
+    const PrefixRow sums = prefix_row(cumulative);
     const Slices slices(sums.total(), sums.count);
     require(static_cast<int64_t>(guide.size()) == slices.count + 1, "guide", "is not the guide table of these prefix sums");
     const GuidedRow<Position> row{sums, guide.data(), slices.shift};
@@ -125,20 +124,12 @@ nb::tuple draw_shared(
     return packed(std::move(result));
 }
 
-// N of columns of the row: differences of its prefix sums. O(columns).
 template <class Index>
 nb::object shared_numerators(const In<uint64_t>& cumulative, const In<Index>& columns) {
-    const int64_t count = static_cast<int64_t>(columns.size());
-    require(in_range(columns.data(), count, static_cast<int64_t>(cumulative.size())), "columns", "a column is not one of the row's");
-    Buffer<uint64_t> numerators(count);
+    Buffer<uint64_t> numerators;
     {
         nb::gil_scoped_release release;
-        parallel_chunks(count, kNumeratorChunk, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                const uint64_t* const sum = cumulative.data() + columns.data()[i];
-                numerators[i] = sum[0] - (columns.data()[i] > 0 ? sum[-1] : 0);
-            }
-        });
+        numerators = numerators_at(prefix_row(cumulative), columns.data(), static_cast<int64_t>(columns.size()));
     }
     return to_numpy(std::move(numerators));
 }

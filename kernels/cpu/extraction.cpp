@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings.h"
+#include "extraction.h"
 #include "extraction_sets.h"
 #include "extraction_shared.h"
 #include "parallel.h"
@@ -19,13 +19,6 @@ namespace {
 
 constexpr int64_t kRowChunk = 64;
 constexpr int64_t kAhead = 8;
-
-template <class Index>
-struct Extraction {
-    StackedPointers pointers;
-    Buffer<Index> columns;
-    Buffer<int64_t> positions;  // empty where not asked for
-};
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than this times the number of columns are searched, not read
@@ -438,9 +431,8 @@ std::vector<Numbered<Index>> find_all(Search<Index>& search) {
     return order;
 }
 
-// The entries of the selected rows whose columns are in their batch's src. Each step decides by its own work whether to wake threads.
-// O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: its entries once more, and the
-// column sets, or a table of columns.
+}  // namespace
+
 template <class Index>
 Extraction<Index> extract_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src, bool positions) {
@@ -454,6 +446,11 @@ Extraction<Index> extract_rows(
     search.place_all(order, result);
     return result;
 }
+
+template Extraction<int32_t> extract_rows(const CsrView<int32_t>&, const SelectorView<int32_t>&, const int64_t*, const int32_t*, bool);
+template Extraction<int64_t> extract_rows(const CsrView<int64_t>&, const SelectorView<int64_t>&, const int64_t*, const int64_t*, bool);
+
+namespace {
 
 template <class Index>
 nb::tuple extract(

@@ -94,6 +94,7 @@ NB_MODULE(_core, m) {
     spsample::bind_column_law_shared(m);
     spsample::bind_compaction(m);
     spsample::bind_extraction(m);
+    spsample::bind_extraction_unbiased(m);
     spsample::bind_values(m);
     spsample::bind_values_sources(m);
     spsample::bind_values_unbiased(m);

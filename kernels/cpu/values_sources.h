@@ -28,17 +28,24 @@ struct DrawnColumns {
     }
 };
 
-// Checked. `numerators`: N of the `num_src` src columns of all batches.
+// Checked. `local`: the drawn columns' places in src, whose pointers `src_ptr` (k + 1) are checked; `numerators`: N of every src column.
+template <class Index>
+DrawnColumns<Index> drawn_columns(
+    const SampleIn& sample, const Index* local, int64_t num_drawn, const int64_t* src_ptr, const uint64_t* numerators) {
+    const int64_t num_batches = static_cast<int64_t>(sample.totals.size());
+    require(sample.indptr.size() == sample.totals.size() + 1, "indptr", "needs one element per batch and one more");
+    require_pointers(sample.indptr, num_drawn, "indptr");
+    return {sample.indptr.data(), local, sample.totals.data(), src_ptr, numerators, num_batches};
+}
+
+// The same, of `num_src` src columns of all batches.
 template <class Index>
 DrawnColumns<Index> drawn_columns(
     const SampleIn& sample, const CompactionIn<Index>& sources, const uint64_t* numerators, int64_t num_src) {
     const auto& [src_ptr, local] = sources;
-    const auto& indptr = sample.indptr;
-    const auto& totals = sample.totals;
-    require(indptr.size() == totals.size() + 1 && src_ptr.size() == indptr.size(), "indptr", "needs one element per batch and one more");
-    require_pointers(indptr, static_cast<int64_t>(local.size()), "indptr");
+    require(src_ptr.size() == sample.indptr.size(), "indptr", "needs one element per batch and one more");
     require_pointers(src_ptr, num_src, "src_ptr");
-    return {indptr.data(), local.data(), totals.data(), src_ptr.data(), numerators, static_cast<int64_t>(totals.size())};
+    return drawn_columns(sample, local.data(), static_cast<int64_t>(local.size()), src_ptr.data(), numerators);
 }
 
 // The weights of all batches, by weigh(batch, N of the batch's src, their weights), which sets those that are not 1.

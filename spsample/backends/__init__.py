@@ -17,6 +17,7 @@ from spsample.backends.protocol import (
     RoutedRows,
     StackedRows,
     StackedSelector,
+    UnbiasedExtraction,
     UnitedHops,
 )
 from spsample.backends.registry import available_backends, backend_for, get_backend
@@ -36,6 +37,7 @@ __all__ = [
     "RoutedRows",
     "StackedRows",
     "StackedSelector",
+    "UnbiasedExtraction",
     "UnitedHops",
     "available_backends",
     "backend_for",

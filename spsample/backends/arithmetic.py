@@ -13,6 +13,8 @@ import numpy as np
 
 from spsample.backends.protocol import (
     Backend,
+    ColumnSample,
+    Compaction,
     ExtractedLayer,
     FloatArray,
     Int64Array,
@@ -20,7 +22,9 @@ from spsample.backends.protocol import (
     Matrix,
     QuantisationRule,
     StackedRows,
+    StackedSelector,
     UInt64Array,
+    UnbiasedExtraction,
 )
 from spsample.errors import CapacityError
 
@@ -86,6 +90,24 @@ def unbiased_values_by_parts(
     N, drawn = numerators_of(kernels, layer, numerators), (layer.sample, layer.sources, layer.num_targets)
     c = kernels.replacement_weights(*drawn, N, size) if size else kernels.des_raj_weights(*drawn, N)
     return kernels.entry_values(layer.A, layer.Q, layer.rows, layer.sources.src_ptr, c, normalize)
+
+
+def extract_unbiased_by_parts(
+    kernels: Backend,
+    A: Matrix,
+    Q: StackedSelector,
+    sample: ColumnSample,
+    numerators: UInt64Array | QuantisationRule,
+    how: UnbiasedExtraction,
+) -> tuple[Compaction, StackedRows, FloatArray]:
+    """`Backend.extract_unbiased`, composed of the backend's other kernels."""
+    columns = sample.columns.astype(A.indices.dtype)  # a copy: they are numbered in place
+    sources = kernels.compact(Q, sample.indptr, columns, how.include_targets, len(A.indptr) - 1)
+    rows = kernels.extract(A, Q, sources.src_ptr, sources.src, how.positions)
+    if not isinstance(numerators, QuantisationRule):
+        numerators = kernels.shared_numerators(numerators, sources.src)
+    layer = ExtractedLayer(A, Q, rows, sample, sources, how.include_targets)
+    return sources, rows, kernels.unbiased_values(layer, numerators, how.size, how.normalize)
 
 
 def coordinates_by_parts(

@@ -35,6 +35,7 @@ from spsample.backends.protocol import (
     StackedRows,
     StackedSelector,
     UInt64Array,
+    UnbiasedExtraction,
     UnitedHops,
 )
 from spsample.backends.reference import quantisation, values
@@ -221,6 +222,21 @@ class CpuBackend(OnHost):
     ) -> StackedRows:
         """Rows Q of A restricted to each batch's src columns: local ids, A's order, positions where asked for."""
         return StackedRows(Q.batch_ptr, *_core.extract(A, Q, src_ptr, src, bool(positions)))
+
+    def extract_unbiased(
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        sample: ColumnSample,
+        numerators: UInt64Array | QuantisationRule,
+        how: UnbiasedExtraction,
+    ) -> tuple[Compaction, StackedRows, FloatArray]:
+        """`compact`, `extract` and `unbiased_values` in one kernel."""
+        src_ptr, src, local, *stacked, values, overflowed = _core.extract_unbiased(A, Q, sample, numerators, how)
+        rows = StackedRows(Q.batch_ptr, *stacked)
+        if overflowed >= 0:
+            raise overflow_error(A, rows, values, overflowed)
+        return Compaction(src_ptr, src, local), rows, values
 
     # --- values ------------------------------------------------------------------------------------------------------
     def extracted_numerators(

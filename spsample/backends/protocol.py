@@ -22,7 +22,7 @@ entry_law     `entry_counts`, `locate`, `draw_entries`                          
 column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `draw_merged`,  2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
-extraction    `extract`                                                                        4
+extraction    `extract`, `extract_unbiased`                                                     4, 6
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
               `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`, `coordinates`
@@ -252,6 +252,19 @@ class ExtractedLayer(NamedTuple):
         """(k,) how many src columns of each batch are targets."""
         rows: Int64Array = np.diff(self.rows.batch_ptr)
         return rows if self.include_targets else np.zeros_like(rows)
+
+
+class UnbiasedExtraction(NamedTuple):
+    """How `extract_unbiased` extracts: for a draw with replacement of that `size`, or without (0).
+
+    With `include_targets` the first src columns of a batch are its rows' vertices; `positions` of the entries are given
+    where asked for, and must be where A has weights; with `normalize` the rows' values sum to 1.
+    """
+
+    size: int
+    include_targets: bool
+    positions: bool
+    normalize: bool
 
 
 class RoutedRows(NamedTuple):
@@ -490,6 +503,21 @@ class Backend(Protocol):
 
         Without `positions` a backend may leave them out: the caller has no use for them, and its other kernels need
         them only where A has weights.
+        """
+        ...
+
+    def extract_unbiased(
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        sample: ColumnSample,
+        numerators: UInt64Array | QuantisationRule,
+        how: UnbiasedExtraction,
+    ) -> tuple[Compaction, StackedRows, FloatArray]:
+        """`compact` of the sample's columns, `extract` and `unbiased_values` in one; the sample stays as it is.
+
+        `numerators` is the rule of `extracted_numerators`, or the inclusive prefix sums (n,) that `draw_shared` drew
+        by. Rows and columns of A are the same vertices: it has no `ids`.
         """
         ...
 

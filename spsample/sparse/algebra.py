@@ -213,7 +213,7 @@ def extract_columns(
     right only with that P, and with the `draw` that was given to its_sample.
     """
     _check(P, LayerLaw, sample, ColumnSample, options)
-    if not (hasattr(weights, "normalize") and hasattr(weights, "values")):
+    if not (hasattr(weights, "unbiased") and hasattr(weights, "normalize") and hasattr(weights, "values")):
         raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
     return P.extract(draw, sample, options, weights)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule
-from spsample.backends.protocol import UInt64Array
+from spsample.backends import ColumnSample, Draw, QuantisationRule
 from spsample.common.lazily import lazily
 from spsample.sparse.layer_law import LayerLaw
 from spsample.sparse.operand import Frontier
@@ -28,10 +27,6 @@ class ColumnLaw(LayerLaw):
         """Columns for every batch."""
         return self.F.draw_merged(self.rule, draw)
 
-    def numerators(self, sources: Compaction) -> QuantisationRule:
-        """The rule by which N of every src column is read off the extraction."""
-        return self.rule
-
 
 class GraphLaw(LayerLaw):
     """P of the squared column norms of the whole A, one row for all batches (law, section 3: column law, graph rule).
@@ -42,10 +37,6 @@ class GraphLaw(LayerLaw):
     def sample(self, draw: Draw) -> ColumnSample:
         """Columns for every batch."""
         return self.F.A.column_norms.draw(self.Q.batch_ids, draw)
-
-    def numerators(self, sources: Compaction) -> UInt64Array:
-        """N of every src column, as the graph has them."""
-        return self.F.A.column_norms.numerators(sources.src)
 
 
 __all__ = ["ColumnLaw", "GraphLaw"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule
+from spsample.backends import ColumnSample, Draw, QuantisationRule
 from spsample.common.lazily import lazily
 from spsample.sparse.layer_law import LayerLaw
 from spsample.sparse.operand import Frontier
@@ -32,10 +32,6 @@ class EntryLaw(LayerLaw):
             return self.F.draw_entries(None, draw)
         counts = self.F.row_statistics.counts
         return self.F.draw_entries(self.F.A.backend.row_numerators(self.Q.batch_ptr, counts, self.rule), draw)
-
-    def numerators(self, sources: Compaction) -> QuantisationRule:
-        """The rule by which N of every src column is read off the extraction."""
-        return self.rule
 
 
 __all__ = ["EntryLaw"]

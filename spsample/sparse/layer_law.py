@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer
+from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer, QuantisationRule, UnbiasedExtraction
+from spsample.common.lazily import lazily
 from spsample.sparse.extraction import ExtractOptions, Numerators, SourceWeights, StackedLayer
 from spsample.sparse.operand import Frontier
 from spsample.sparse.selector import RowSelector
@@ -22,9 +23,14 @@ class LayerLaw:
         """Columns for every batch."""
         raise NotImplementedError
 
+    @lazily
+    def rule(self) -> QuantisationRule | None:
+        """From weights to numerators; None where those of `column_norms` are drawn by."""
+        return None
+
     def numerators(self, sources: Compaction) -> Numerators:
         """N of every src column, or the rule by which they are read off the extraction."""
-        raise NotImplementedError
+        return self.F.A.column_norms.numerators(sources.src) if self.rule is None else self.rule
 
     def extract(
         self, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights
@@ -34,6 +40,25 @@ class LayerLaw:
         Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
         instead, in many small products (section 4.2.4).
         """
+        in_one = self._in_one_kernel(draw, sample, options, weights.normalize) if weights.unbiased else None
+        return self._step_by_step(draw, sample, options, weights) if in_one is None else in_one
+
+    def _in_one_kernel(
+        self, draw: Draw, sample: ColumnSample, options: ExtractOptions, normalize: bool
+    ) -> StackedLayer | None:
+        """With unbiased values, where the frontier has a kernel for all of it: a small call waits for each kernel."""
+        size = draw.size if draw.replace else 0
+        how = UnbiasedExtraction(size, options.include_targets, options.edge_ids, normalize)
+        found = self.F.extract_unbiased(sample, self.rule, how)
+        if found is None:
+            return None
+        entries, sources, data = found
+        return StackedLayer(self.Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)
+
+    def _step_by_step(
+        self, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights
+    ) -> StackedLayer:
+        """With values of any kind, from rows that lie anywhere."""
         Q, A, backend = self.Q, self.F.A, self.F.A.backend
         columns = sample.columns.astype(Q.vertices.dtype)  # a copy: they are numbered in place
         sources = backend.compact(Q, sample.indptr, columns, options.include_targets, A.num_nodes)

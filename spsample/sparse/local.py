@@ -21,9 +21,10 @@ from spsample.backends import (
     QuantisationRule,
     StackedRows,
     StackedSelector,
+    UnbiasedExtraction,
     UnitedHops,
 )
-from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
@@ -172,6 +173,23 @@ class LocalFrontier(Frontier):
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         positions = edge_ids or self.A.matrix.data is not None
         return self._entries(self.A.backend.extract(self.A.matrix, self.Q, src_ptr, src, positions), edge_ids)
+
+    def extract_unbiased(
+        self, sample: ColumnSample, rule: QuantisationRule | None, how: UnbiasedExtraction
+    ) -> tuple[Entries, Compaction, FloatArray] | None:
+        A, Q = self.A, self.Q
+        if A.matrix.ids is not None or A.matrix.num_columns is not None:
+            return None
+        pairs = len(Q.vertices) * (len(Q.vertices) + len(sample.columns))  # of a row and a column; most have no entry
+        if not A.limit.surely_allows(pairs):
+            return None
+        edge_ids = how.positions
+        if A.matrix.data is not None:
+            how = how._replace(positions=True)  # they lead to the weights
+        numerators = A.kept.inclusive if rule is None else rule
+        sources, rows, values = A.backend.extract_unbiased(A.matrix, Q, sample, numerators, how)
+        A.limit.at_extract(len(rows.columns))  # parallel entries may be more than pairs
+        return self._entries(rows, edge_ids), sources, values
 
     def _entries(self, rows: StackedRows, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are asked for."""

@@ -19,6 +19,7 @@ from spsample.backends import (
     QuantisationRule,
     StackedRows,
     StackedSelector,
+    UnbiasedExtraction,
     UnitedHops,
 )
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
@@ -156,6 +157,17 @@ class Frontier(ABC):
     @abstractmethod
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         """The rows restricted to each batch's `src`; `columns` are local ids, entries in A's order."""
+
+    def extract_unbiased(
+        self, sample: ColumnSample, rule: QuantisationRule | None, how: UnbiasedExtraction
+    ) -> tuple[Entries, Compaction, FloatArray] | None:
+        """The sample's columns compacted, the rows restricted to them, and the values of an unbiased estimate.
+
+        `rule` is that of the numerators, or None for those of `column_norms`. `how.positions` is whether edge ids are
+        asked for. None where there is no kernel for all of it, or the limit has to see the entries before their values
+        are made: it is then done step by step. A local graph has one.
+        """
+        return None
 
 
 class ColumnDistribution(Protocol):

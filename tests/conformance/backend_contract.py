@@ -28,6 +28,7 @@ from spsample.backends.protocol import (
     QuantisationRule,
     StackedRows,
     StackedSelector,
+    UnbiasedExtraction,
 )
 from spsample.backends.reference import ReferenceBackend
 from spsample.errors import CapacityError
@@ -988,6 +989,43 @@ class BackendContract(RoutingContract):
                 for numerators, normalize in product((rule, N), (False, True)):
                     given = numerators, 5 if replace else 0, normalize
                     assert_same(backend.unbiased_values(layer, *given), REFERENCE.unbiased_values(layer, *given))
+
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @either
+    @kinds
+    @index_types
+    def test_extract_unbiased(self, backend, index, kind, replace, include_targets):
+        """As the reference does step by step: numerators read by a rule, or the prefix sums that were drawn by."""
+        rng, draw = np.random.default_rng(8), Draw(KEY, 1, 5, replace)
+        weighted, size = kind in (np.float32, np.float64), 5 if replace else 0
+        for _ in range(4):
+            A = random_matrix(rng, kind, index)
+            block = block_of(A, np.arange(len(A.indptr) - 1), rng)
+            Q = block.selected
+            rule = QuantisationRule(None if kind == "unweighted" else np.full(len(Q.batch_ids), 20), 1, 2)
+            whole = QuantisationRule(None if kind == "unweighted" else np.array([20]), 2, 1)
+            sums = np.cumsum(REFERENCE.column_totals(A, whole), dtype=np.uint64)
+            drawn = REFERENCE.draw_merged(A, Q, rule, draw), REFERENCE.draw_shared(sums, Q.batch_ids, draw)
+            for sample, numerators in zip(drawn, (rule, sums), strict=True):
+                kept = [np.copy(array) for array in sample]
+                for positions, normalize in product((True,) if weighted else (False, True), (False, True)):
+                    how = UnbiasedExtraction(size, include_targets, positions, normalize)
+                    found, expected = (
+                        one.extract_unbiased(A, Q, sample, numerators, how) for one in (backend, REFERENCE)
+                    )
+                    if not positions:
+                        found, expected = ((a, b._replace(positions=None), c) for a, b, c in (found, expected))
+                    assert_same(found, expected)
+                assert all(np.array_equal(*pair) for pair in zip(sample, kept, strict=True))
+
+    def test_extract_unbiased_whose_values_are_not_finite(self, backend):
+        A = Matrix(pointers([2, 0]), np.array([0, 1], np.int32), np.array([3e38, 3e38], np.float32))
+        sample = sample_of([[1]])._replace(totals=np.array([2**40], np.uint64))
+        given = A, selector([[0]]), sample, np.array([0, 1], np.uint64)
+        *_, values = backend.extract_unbiased(*given, UnbiasedExtraction(0, False, True, True))
+        assert values.tolist() == [1.0]
+        with pytest.raises(CapacityError, match=r"data: got the value inf at sampled entry 0 from the weight 3e\+38"):
+            backend.extract_unbiased(*given, UnbiasedExtraction(0, False, True, False))
 
     @pytest.mark.parametrize("normalize", [False, True])
     def test_unbiased_values_that_are_not_finite(self, backend, normalize):

@@ -94,6 +94,7 @@ MADE_BY_THE_LIBRARY = {
     "StageTimes",
     "StepLoss",
     "TrainResult",
+    "UnbiasedExtraction",
     "UnitedHops",
 }
 """Records: what they hold was checked before."""

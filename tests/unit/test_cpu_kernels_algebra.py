@@ -21,6 +21,7 @@ from spsample.backends.protocol import (  # noqa: E402
     Matrix,
     QuantisationRule,
     StackedSelector,
+    UnbiasedExtraction,
 )
 
 pytestmark = pytest.mark.sanitize
@@ -262,6 +263,39 @@ def test_unbiased_values_refuse_what_does_not_fit(cpu, wrong, match):
         )
     with pytest.raises(ValueError, match="numerators: needs one element per src column"):
         cpu.unbiased_values(layer, np.array([2, 2], np.uint64), 0, False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"vertices": [0, 9]}, "vertices: a vertex is not a row"),
+        ({"columns": [-1, 0]}, "columns: must not be negative"),
+        ({"indptr": [0, 1]}, "indptr: must end at the number of elements"),
+        ({"indptr": [0, 1, 2]}, "indptr: needs one element per batch"),
+        ({"totals": [4, 4]}, "indptr: needs one element per batch"),
+        ({"whole": [False, False]}, "whole: needs one element per batch"),
+        ({"numerators": [2]}, "columns: a column is not one of the row's"),
+        ({"positions": False}, "positions: are needed where A has weights"),
+    ],
+)
+def test_extract_unbiased_refuses_what_does_not_fit(cpu, wrong, match):
+    A = matrix([[1.0, 2.0], [4.0, None]])
+    given = {"vertices": [0, 1], "columns": [1, 0], "indptr": [0, 2], "totals": [8], "whole": [False]}
+    given |= {"numerators": [3, 8], "positions": True}
+
+    def extract(vertices, columns, indptr, totals, whole, numerators, positions):
+        sample = ColumnSample(
+            np.array(indptr), np.array(columns), np.ones(2, int), np.array(totals, np.uint64), np.array(whole)
+        )
+        how = UnbiasedExtraction(0, False, positions, False)
+        return cpu.extract_unbiased(A, selector(vertices), sample, np.array(numerators, np.uint64), how)
+
+    sources, rows, values = extract(**given)
+    assert (sources.src.tolist(), sources.local.tolist(), rows.columns.tolist()) == ([0, 1], [1, 0], [0, 1, 0])
+    # Des Raj: column 1 (N = 5) first, of T = 8: (8 / 5 + 1) / 2; then column 0 (N = 3): (3 / 3 + 0) / 2
+    assert values.tolist() == [0.5, 2.6, 2.0]
+    with pytest.raises(ValueError, match=match):
+        extract(**given | wrong)
 
 
 def test_entry_counts_and_locate_leave_out_excluded_columns(cpu):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spsample.backends.arithmetic import extract_unbiased_by_parts
 from spsample.backends.cuda.device import BLOCK, WARP, DeviceArray, Kernel
 from spsample.backends.cuda.launcher import KernelLauncher, StackedPointers, index_variant
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
@@ -67,7 +68,7 @@ class Units(NamedTuple):
 
 
 class ExtractionKernels(KernelLauncher):
-    """`extract`."""
+    """`extract`, and `extract_unbiased` by parts."""
 
     def extract(
         self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
@@ -78,6 +79,8 @@ class ExtractionKernels(KernelLauncher):
         frontier is too large to be looked at at once.
         """
         return self._extracted(Membership(A, Q, src_ptr, src), positions)
+
+    extract_unbiased = extract_unbiased_by_parts
 
     def _extracted(self, asked: Membership, positions: bool) -> StackedRows:
         A, Q = asked.A, asked.Q

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from spsample.backends.arithmetic import coordinates_by_parts, default_float_environment, unbiased_values_by_parts
+from spsample.backends.arithmetic import (
+    coordinates_by_parts,
+    default_float_environment,
+    extract_unbiased_by_parts,
+    unbiased_values_by_parts,
+)
 from spsample.backends.hops import hop_by_hop
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
@@ -56,6 +61,7 @@ class ReferenceBackend(OnHost):
     shared_numerators = staticmethod(column_law.shared_numerators)
     compact = staticmethod(compaction.compact)
     extract = staticmethod(extraction.extract)
+    extract_unbiased = extract_unbiased_by_parts
     extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))
     own_weights = staticmethod(values.own_weights)
     des_raj_weights = staticmethod(_as_ieee(values.des_raj_weights))
