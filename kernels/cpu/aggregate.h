@@ -19,6 +19,7 @@ struct RowSums {
     const Real* values;
     const Real* x;
     int64_t num_entries, dim;
+    int64_t stride;  // from row to row of the result
 
     const Real* source(int64_t entry) const { return x + indices[entry] * dim; }
 
@@ -31,7 +32,7 @@ struct RowSums {
     }
 };
 
-// out[r] = the sum of values[e] x[indices[e]] over the entries e of the rows r in [begin, end); dim > 0.
+// out[r stride .. + dim) = the sum of values[e] x[indices[e]] over the entries e of the rows r in [begin, end); dim > 0.
 using SumRows = void (*)(const RowSums<float>& sums, int64_t begin, int64_t end, float* out);
 
 void sum_rows_avx2(const RowSums<float>& sums, int64_t begin, int64_t end, float* out);

@@ -46,7 +46,7 @@ SPSAMPLE_AVX2_INLINE void sum_rest(const RowSums<float>& sums, int64_t r, int64_
 
 SPSAMPLE_AVX2 void sum_rows_avx2(const RowSums<float>& sums, int64_t begin, int64_t end, float* out) {
     for (int64_t r = begin; r < end; ++r) {
-        float* const to = out + r * sums.dim;
+        float* const to = out + r * sums.stride;
         int64_t column = 0;
         for (; column + 8 * kLane <= sums.dim; column += 8 * kLane) sum_columns<8>(sums, r, column, to);
         for (; column + 4 * kLane <= sums.dim; column += 4 * kLane) sum_columns<4>(sums, r, column, to);

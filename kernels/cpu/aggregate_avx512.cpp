@@ -55,7 +55,7 @@ SPSAMPLE_AVX512_INLINE void sum_piece(const RowSums<float>& sums, int64_t r, int
 SPSAMPLE_AVX512 void sum_rows_avx512(const RowSums<float>& sums, int64_t begin, int64_t end, float* out) {
     for (int64_t r = begin; r < end; ++r) {
         for (int64_t column = 0; column < sums.dim; column += kMost * kLane) {
-            sum_piece(sums, r, column, std::min(sums.dim - column, kMost * kLane), out + r * sums.dim);
+            sum_piece(sums, r, column, std::min(sums.dim - column, kMost * kLane), out + r * sums.stride);
         }
     }
 }

@@ -73,15 +73,24 @@ void scale_where_positive(const In<float>& x, const In<float>& where, float scal
     });
 }
 
+// Half `half` of the four words: 16 bits.
+uint32_t half_of(const PhiloxWords& words, int64_t half) { return words.w[half / 2] >> (16 * (half % 2)) & 0xFFFF; }
+
+// Words of the counter (counter, part, 0).
+PhiloxWords words_of(const DropoutRule& rule, uint64_t counter, uint32_t part) {
+    return philox4x32_10({{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), part, 0}}, rule.key);
+}
+
 template <class Numbers>
 void drop_by_groups(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out, const Numbers& number) {
     for (int64_t first = begin; first < end; first += kDropoutGroup) {
         for (int lane = 0; lane < kPerWord && first + lane < end; ++lane) {
             const uint64_t counter = static_cast<uint64_t>(first / kDropoutGroup * kPerWord + lane);
-            const PhiloxWords words =
-                philox4x32_10({{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}}, rule.key);
-            for (int64_t word = 0, i = first + lane; word < 4 && i < end; ++word, i += kPerWord) {
-                out[i] = words.w[word] >= rule.least ? number(x[i]) * rule.scale : 0.0f;
+            const PhiloxWords words = words_of(rule, counter, 0);
+            for (int64_t half = 0, i = first + lane; half < 8 && i < end; ++half, i += kPerWord) {
+                uint32_t bits = half_of(words, half) << 16;
+                if (bits == rule.least_upper() && !rule.upper_bits_decide()) bits |= half_of(words_of(rule, counter, 1), half);
+                out[i] = bits >= rule.least ? number(x[i]) * rule.scale : 0.0f;
             }
         }
     }
@@ -99,7 +108,7 @@ void drop_rectified_portable(const DropoutRule& rule, const float* x, int64_t be
 
 void bind_dropout(nb::module_& m) {
     m.def("drop_numbers", &drop<kAllNumbers>, nb::arg("x").noconvert(), nb::arg("key"), nb::arg("least"), nb::arg("scale"), nb::arg("out"),
-          "out = x * scale where the number's word is at least `least`, else 0; words follow from the key and the place.");
+          "out = x * scale where the number's bits are at least `least`, else 0; bits follow from the key and the place.");
     m.def("drop_rectified", &drop<kRectifiedNumbers>, nb::arg("x").noconvert(), nb::arg("key"), nb::arg("least"), nb::arg("scale"),
           nb::arg("out"), "As drop_numbers, of max(x, 0).");
     m.def("scale_where_positive", &scale_where_positive, nb::arg("x").noconvert(), nb::arg("where").noconvert(), nb::arg("scale"),

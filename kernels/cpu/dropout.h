@@ -7,15 +7,20 @@
 
 namespace spsample {
 
-constexpr int64_t kDropoutGroup = 64;  // numbers whose words come from sixteen counters
+constexpr int64_t kDropoutGroup = 128;  // numbers whose halves of words come from sixteen counters
 
-// Number i of group g = i div 64 has word (i mod 64) div 16 of Philox4x32-10 under the key, with counter (c, 0, 0), c = 16 g + i mod 16 of
-// 64 bits. It is kept where its word is at least `least`, and times `scale` then.
+// Number i of group g = i div 128 has 32 random bits. The upper 16 are one half of word (i mod 128) div 32 of Philox4x32-10 under the key,
+// with counter (c, 0, 0), c = 16 g + i mod 16 of 64 bits: the lower half where i div 16 is even, else the upper one. The lower 16 are the
+// same half of the same word with counter (c, 1, 0); they are looked at only where the upper ones are those of `least`, one time in 65,536.
+// The number is kept where its bits are at least `least`, and times `scale` then.
 struct DropoutRule {
     PhiloxKey key;
     RoundKeys keys;  // of `key`
     uint32_t least;
     float scale;
+
+    uint32_t least_upper() const { return least & 0xFFFF0000; }
+    bool upper_bits_decide() const { return (least & 0xFFFF) == 0; }
 };
 
 // out[i] of the numbers i in [begin, end) of x; `begin` is the first of a group.

@@ -1,5 +1,5 @@
 // sum_outer_products, multiply_sparse: g^T x and g w of a dense g most of whose numbers are 0; those are left out. The ways back through a
-// product whose gradient is behind ReLU and dropout.
+// product whose gradient is behind ReLU and dropout. The sums of g's columns, where asked for, are g^T times one more column of x, of ones.
 //
 // g (rows, width), x (rows, dim), w (width, dim). O(numbers of g + those other than 0 times dim), threads by pieces of the rows. No result
 // depends on the number of threads or the instruction set (sparse_products.h). Numbers times 0 are taken for 0, infinities and NaN too.
@@ -117,7 +117,7 @@ struct Matrix {
 
 // Columns [begin, begin + width) of the kTileRows rows from `first` on, 0 where there are none.
 void pack(const Matrix& x, int64_t first, int64_t begin, int64_t width, float* tile) {
-    const int64_t there = std::min(x.width - begin, width);
+    const int64_t there = std::clamp<int64_t>(x.width - begin, 0, width);
     for (int64_t r = 0; r < std::min(kTileRows, x.rows - first); ++r) {
         float* const to = tile + r * width;
         std::copy_n(x.row(first + r) + begin, there, to);
@@ -142,7 +142,9 @@ struct OuterScratch {
 // g^T x, one piece of the rows after the other, and the pieces' sums added up in their order.
 class OuterSums {
 public:
-    OuterSums(const Matrix& g, const Matrix& x, float* out) : g_(g), x_(x), out_(out), panels_(x.width) {}
+    // `of_columns`: where the sums of g's columns go, or null.
+    OuterSums(const Matrix& g, const Matrix& x, float* out, float* of_columns)
+        : g_(g), x_(x), out_(out), of_columns_(of_columns), panels_(x.width + (of_columns != nullptr)) {}
 
     void run() const {
         const int64_t size = checked_product(g_.width, panels_.padded);
@@ -177,13 +179,18 @@ private:
     void add_panel(int64_t panel, int64_t first, int64_t next, OuterScratch& scratch, float* sums) const {
         const int64_t column = panels_.begin(panel), width = panels_.width(panel);
         const int64_t groups = (g_.width + kColumnsAtOnce - 1) / kColumnsAtOnce, parts = panels_.count * groups;
-        pack(x_, first, column, width, scratch.tile.data());
+        float* const tile = scratch.tile.data();
+        pack(x_, first, column, width, tile);
+        const int64_t ones = x_.width - column;
+        if (of_columns_ && ones >= 0 && ones < width) {
+            for (int64_t r = 0; r < kTileRows; ++r) tile[r * width + ones] = 1.0f;
+        }
         for (int64_t group = 0; group < groups; ++group) {
             const int64_t part = panel * groups + group, list = group * kColumnsAtOnce;
             fetch_part(g_, first + kTileRows, next, part, parts);
             fetch_part(x_, first + kTileRows, next, part, parts);
             const TileLists lists = scratch.lists.from(list, std::min(kColumnsAtOnce, g_.width - list));
-            functions_.add_tile(lists, {scratch.tile.data(), width}, sums + g_.width * column + list * width, width);
+            functions_.add_tile(lists, {tile, width}, sums + g_.width * column + list * width, width);
         }
     }
 
@@ -191,17 +198,21 @@ private:
     void add_pieces(const float* sums, int64_t pieces, int64_t row) const {
         float* const total = out_ + row * x_.width;
         std::fill_n(total, x_.width, 0.0f);
+        float of_column = 0.0f;
         for (int64_t piece = 0; piece < pieces; ++piece) {
             for (int64_t panel = 0; panel < panels_.count; ++panel) {
                 const int64_t begin = panels_.begin(panel), width = panels_.width(panel), there = std::min(width, x_.width - begin);
                 const float* const part = sums + g_.width * (piece * panels_.padded + begin) + row * width;
                 for (int64_t j = 0; j < there; ++j) total[begin + j] += part[j];
+                if (of_columns_ && there >= 0 && there < width) of_column += part[there];
             }
         }
+        if (of_columns_) of_columns_[row] = of_column;
     }
 
     const Matrix g_, x_;
     float* const out_;
+    float* const of_columns_;
     const Panels panels_;
     const Functions functions_ = chosen();
 };
@@ -282,11 +293,13 @@ Matrix gradient(const In<float>& g, std::pair<int64_t, int64_t> shape, size_t si
 
 int64_t work(const Matrix& g, int64_t dim) { return checked_product(g.rows, checked_product(g.width, dim) / kTileLanes + 1); }
 
-void sum_outer_products(const In<float>& g, const In<float>& x, std::pair<int64_t, int64_t> shape, const InOut<float>& out) {
+void sum_outer_products(
+    const In<float>& g, const In<float>& x, std::pair<int64_t, int64_t> shape, const InOut<float>& out, const std::optional<InOut<float>>& of_columns) {
     const Matrix of_g = gradient(g, shape, out.size(), "must be that of `out`");
     const Matrix of_x{x.data(), of_g.rows, shape.second};
     require(checked_product(of_x.rows, of_x.width) == static_cast<int64_t>(x.size()), "x", "needs a row per row of g, as wide as `out`");
-    const OuterSums sums(of_g, of_x, out.data());
+    require(!of_columns || static_cast<int64_t>(of_columns->size()) == of_g.width, "of_columns", "needs one element per column of g");
+    const OuterSums sums(of_g, of_x, out.data(), of_columns ? of_columns->data() : nullptr);
     const nb::gil_scoped_release release;
     const ThreadsFor threads(work(of_g, of_x.width));
     sums.run();
@@ -306,7 +319,7 @@ void multiply_sparse(const In<float>& g, const In<float>& w, std::pair<int64_t, 
 
 void bind_sparse_products(nb::module_& m) {
     m.def("sum_outer_products", &sum_outer_products, nb::arg("g").noconvert(), nb::arg("x").noconvert(), nb::arg("shape"), nb::arg("out"),
-          "out = g^T x (flat, of `shape`); zeros of g are left out.");
+          nb::arg("of_columns").none() = nb::none(), "out = g^T x (flat, of `shape`), and the sums of g's columns; zeros of g are left out.");
     m.def("multiply_sparse", &multiply_sparse, nb::arg("g").noconvert(), nb::arg("w").noconvert(), nb::arg("shape"), nb::arg("out"),
           "out = g w of w (flat, of `shape`); zeros of g are left out.");
 }

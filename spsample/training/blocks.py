@@ -164,7 +164,7 @@ def mean_block(adj: Any) -> Block:
         return _block(adj, _means_on_device(adj))
     counts = np.diff(np.asarray(adj.indptr))
     if adj.data is None:
-        values = np.repeat(_inverse(counts), counts)
+        values: NDArray[Any] = np.repeat(_inverse(counts).astype(np.float32), counts)
     else:
         weights = np.asarray(adj.data)
         totals = sums_by_row(np.asarray(adj.indptr), weights)
@@ -244,7 +244,7 @@ class BlockMaker:
             block = replace(block, exchange=Exchange(routes, self._channel))
         block = replace(block, vertices=layer.src_nodes)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
-            return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
+            return replace(block, degrees=as_tensor(self._degrees.take(layer.src_nodes)))
         if self._degrees_on_device is None:
             self._degrees_on_device = as_tensor(self._degrees).to(block.indices.device)
         return replace(block, degrees=self._degrees_on_device[as_tensor(layer.src_nodes).long()])

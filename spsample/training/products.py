@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.training.sparse_products import is_mostly_zero, outer_sums, times
+from spsample.training.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
 from spsample.training.tensors import with_rounded_rows
 from spsample.training.transforms import is_untransformed, one_by_one, signed
 
@@ -115,11 +115,16 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
-        of_x, of_weight = (times, outer_sums) if _leaves_out_zeros(gradient) else (_times, _outer_sums)
+        needs_bias = needs_bias and ctx.has_bias
+        leaves_out_zeros = _leaves_out_zeros(gradient)
+        of_x, of_weight = (times, outer_sums) if leaves_out_zeros else (_times, _outer_sums)
+        gradient_of_x = of_x(gradient, weight) if needs_x else None
+        if leaves_out_zeros and needs_weight and needs_bias:
+            return gradient_of_x, *outer_and_column_sums(gradient, x)
         return (
-            of_x(gradient, weight) if needs_x else None,
+            gradient_of_x,
             of_weight(gradient, x) if needs_weight else None,
-            gradient.sum(0) if needs_bias and ctx.has_bias else None,
+            gradient.sum(0) if needs_bias else None,
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from spsample.common.threads import compiled_core
 from spsample.training.tensors import new_numbers
 
-__all__ = ["is_mostly_zero", "outer_sums", "times"]
+__all__ = ["is_mostly_zero", "outer_and_column_sums", "outer_sums", "times"]
 
 _MOST = 0.375
 """Share of numbers other than 0 up to which leaving out the others is faster, on every instruction set."""
@@ -59,8 +59,26 @@ def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
     tensor([[0., 0.],
             [2., 6.]])
     """
+    return _outer_sums(gradient, x, None)
+
+
+def outer_and_column_sums(gradient: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """``G^T [x | 1]``: the gradients of the product's weight and of its bias, in one pass over both.
+
+    Examples
+    --------
+    >>> outer_and_column_sums(torch.tensor([[0.0, 2.0], [0.0, 5.0]]), torch.tensor([[1.0], [3.0]]))
+    (tensor([[ 0.],
+            [17.]]), tensor([0., 7.]))
+    """
+    of_columns = torch.empty(gradient.shape[1], dtype=torch.float32, device="cpu")
+    return _outer_sums(gradient, x, of_columns), of_columns
+
+
+def _outer_sums(gradient: Tensor, x: Tensor, of_columns: Tensor | None) -> Tensor:
     out = torch.empty(gradient.shape[1], x.shape[1], dtype=torch.float32, device="cpu")
-    compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out))
+    columns = None if of_columns is None else _flat(of_columns)
+    compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out), columns)
     return out
 
 

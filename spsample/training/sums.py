@@ -52,24 +52,9 @@ def with_targets(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> 
     count = len(indptr) - 1
     if count == 0 or not _is_for_core(indices, values, h):
         return torch.cat([h[:count], weighted_sums(indptr, indices, values, h)], 1)
-    sums = _interleaved(as_array(indptr), as_array(indices), _numbers(values, h.dtype), len(h))
+    sums = _SumsWithTargets(as_array(indptr), as_array(indices), _numbers(values, h.dtype), len(h))
     both: Tensor = _WeightedSums.apply(h, sums)  # type: ignore[no-untyped-call]
     return both.view(count, 2 * h.shape[1])
-
-
-def _interleaved(indptr: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any], num_columns: int) -> Sums:
-    """A matrix whose row 2 r takes row r of h, and row 2 r + 1 is row r of A."""
-    rows = np.arange(len(indptr) - 1)
-    pointers = np.empty(2 * len(rows) + 1, np.int64)
-    pointers[::2] = indptr + np.arange(len(indptr))
-    pointers[1::2] = pointers[:-1:2] + 1
-    of_targets = pointers[:-1:2]
-    is_of_sum = np.ones(len(columns) + len(rows), bool)
-    is_of_sum[of_targets] = False
-    all_columns, all_values = np.empty(len(is_of_sum), np.int64), np.ones(len(is_of_sum), values.dtype)
-    all_columns[of_targets], all_columns[is_of_sum] = rows, columns
-    all_values[is_of_sum] = values
-    return Sums(pointers, all_columns, all_values, num_columns)
 
 
 def _is_for_core(indices: Tensor, values: Tensor, h: Tensor) -> bool:
@@ -98,6 +83,11 @@ class Sums:
         self.indptr, self.columns, self.values = indptr, columns, values
         self.num_columns = num_columns
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of what `add_up` gives."""
+        return len(self.indptr) - 1
+
     @lazily
     def transposed(self) -> Sums:
         """A^T as a matrix of its own; entries of a column in the order of the rows."""
@@ -105,6 +95,45 @@ class Sums:
         by_column = sparse.csr_array((self.values, self.columns, self.indptr), shape).tocsc()
         pointers, rows = (np.asarray(a, np.int64) for a in (by_column.indptr, by_column.indices))
         return Sums(pointers, rows, by_column.data, shape[0])
+
+    def add_up(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """``out = A h``, flat, of rows of h."""
+        compiled_core().aggregate_rows(
+            self.indptr, self.columns, self.values, rows.reshape(-1), rows.shape, out.reshape(-1)
+        )
+
+
+class _SumsWithTargets(Sums):
+    """The matrix whose row 2 r takes row r of h, and whose row 2 r + 1 is row r of A; it is made for the way back."""
+
+    @property
+    def num_rows(self) -> int:
+        return 2 * super().num_rows
+
+    @lazily
+    def transposed(self) -> Sums:
+        """Its transpose as a matrix of its own."""
+        return self._interleaved().transposed
+
+    def add_up(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """``out = [h_targets | A h]``, flat, of rows of h."""
+        compiled_core().aggregate_with_targets(
+            self.indptr, self.columns, self.values, rows.reshape(-1), rows.shape, out.reshape(-1)
+        )
+
+    def _interleaved(self) -> Sums:
+        indptr, columns, values = self.indptr, self.columns, self.values
+        rows = np.arange(len(indptr) - 1)
+        pointers = np.empty(2 * len(rows) + 1, np.int64)
+        pointers[::2] = indptr + np.arange(len(indptr))
+        pointers[1::2] = pointers[:-1:2] + 1
+        of_targets = pointers[:-1:2]
+        is_of_sum = np.ones(len(columns) + len(rows), bool)
+        is_of_sum[of_targets] = False
+        all_columns, all_values = np.empty(len(is_of_sum), np.int64), np.ones(len(is_of_sum), values.dtype)
+        all_columns[of_targets], all_columns[is_of_sum] = rows, columns
+        all_values[is_of_sum] = values
+        return Sums(pointers, all_columns, all_values, self.num_columns)
 
 
 class _WeightedSums(torch.autograd.Function):
@@ -135,10 +164,8 @@ class _WeightedSums(torch.autograd.Function):
 
 
 def summed(sums: Sums, rows: NDArray[Any]) -> Tensor:
-    """A h of rows in C order, float32 or float64."""
-    shape = len(sums.indptr) - 1, rows.shape[1]
+    """What `sums` adds up of rows in C order, float32 or float64."""
+    shape = sums.num_rows, rows.shape[1]
     out = new_numbers(shape) if rows.dtype == np.float32 else torch.empty(shape, dtype=torch.float64, device="cpu")
-    compiled_core().aggregate_rows(
-        sums.indptr, sums.columns, sums.values, rows.reshape(-1), rows.shape, out.numpy().reshape(-1)
-    )
+    sums.add_up(rows, out.numpy())
     return out
