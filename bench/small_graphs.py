@@ -134,7 +134,7 @@ def case_of(batches: int, batch_size: int, bulk_sizes: list[int], loaders: bool 
             beside = (operation, operation, loader)[: None if loaders else 2]
             sides += made[: len(beside)]
             pairs += [Pair(side.name, peer.name, k) for side, peer in zip(made, beside, strict=False)]
-    return Case("small-graphs", "small batches", baseline="", sides=tuple(sides)), pairs
+    return Case("small-graphs", "small batches", baseline="", sides=tuple(sides), apart=True), pairs
 
 
 _LOADERS = {"blocks": "loader_edges", "subgraph": "loader_pyg_edges"}

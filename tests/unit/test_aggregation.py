@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,28 @@ def test_targets_beside_sums(instruction_set: str, counts: list[int], dim: int) 
     gradient = torch.randn_like(result)
     of_h, theirs = (torch.autograd.grad(one, h, gradient)[0] for one in (result, expected))
     torch.testing.assert_close(of_h, theirs, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"x": 6, "shape": (2, 3)}, "x: needs a row for every target"),
+        ({"shape": (4, 3)}, "shape"),
+        ({"values": 3}, "values"),
+        ({"out": 9}, "out"),
+        ({"indptr": [0, 2, 1, 2]}, "indptr"),
+    ],
+)
+def test_wrong_sizes_of_targets_beside_sums_are_named(change: dict[str, Any], name: str) -> None:
+    given = {"indptr": [0, 1, 2, 2], "values": 2, "x": 9, "shape": (3, 3), "out": 18} | change
+    values, x, out = (np.zeros(given[one], np.float32) for one in ("values", "x", "out"))
+    indptr, indices = np.array(given["indptr"]), np.array([0, 1])
+    with pytest.raises(ValueError, match=f"^{name}"):
+        compiled_core().aggregate_with_targets(indptr, indices, values, x, given["shape"], out)
+    with pytest.raises(IndexError, match="indices: outside the rows of x"):
+        compiled_core().aggregate_with_targets(
+            np.array([0, 1]), np.array([7]), np.ones(1, np.float32), np.ones(3, np.float32), (1, 3), np.ones(6, np.float32)
+        )
 
 
 def test_targets_beside_sums_of_other_numbers() -> None:

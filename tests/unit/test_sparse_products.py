@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from spsample.common.threads import compiled_core, kernel_threads
-from spsample.training.sparse_products import is_mostly_zero, outer_sums, times
+from spsample.training.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
 
 SETS = ("portable", "avx2", "avx512")
 SHAPES = [(1, 1, 1), (3, 17, 5), (64, 16, 16), (65, 64, 100), (63, 65, 127), (1100, 40, 129), (2500, 300, 20)]
@@ -56,6 +56,19 @@ def test_products_are_added_up_in_the_order_of_the_numbers(instruction_set: str)
     np.testing.assert_array_equal(outer_sums(gradient, x).numpy(), sums)
 
 
+@pytest.mark.parametrize("dim", [1, 15, 16, 127, 128, 200, 256])
+@pytest.mark.parametrize("rows", [0, 1, 64, 1000])
+def test_sums_of_columns_beside_outer_sums(instruction_set: str, rows: int, dim: int) -> None:
+    """They are one more column of x, of ones; the others stay as they are, to the bit."""
+    gradient, x = drawn(rows, 20, 0.3), torch.randn(rows, dim)
+    if rows > 1:
+        gradient[1], x[1] = 0.0, torch.inf
+    outer, of_columns = outer_and_column_sums(gradient, x)
+    assert torch.equal(outer, outer_sums(gradient, x))
+    assert torch.equal(of_columns, outer_sums(gradient, torch.ones(rows, 1))[:, 0])
+    torch.testing.assert_close(of_columns.double(), gradient.double().sum(0), rtol=1e-5, atol=1e-4)
+
+
 def test_instruction_sets_and_threads_give_equal_bits() -> None:
     gradient, core, found = drawn(5000, 100, 0.3), compiled_core(), []
     weight, x = torch.randn(100, 200), torch.randn(5000, 200)
@@ -64,7 +77,7 @@ def test_instruction_sets_and_threads_give_equal_bits() -> None:
         for threads in (1, 2):
             for _ in filter(core.set_instruction_set, SETS):
                 with kernel_threads(threads):
-                    found.append((times(gradient, weight), outer_sums(gradient, x)))
+                    found.append((times(gradient, weight), *outer_and_column_sums(gradient, x)))
     finally:
         core.set_instruction_set(before)
     assert all(torch.equal(a, b) for other in found for a, b in zip(found[0], other, strict=True))
@@ -115,6 +128,12 @@ def test_wrong_sizes_of_outer_sums_are_named(sizes: tuple[Any, ...], name: str) 
     g, x, out = (np.zeros(one, np.float32) for one in (g, x, out))
     with pytest.raises(ValueError, match=f"^{name}:"):
         compiled_core().sum_outer_products(g, x, shape, out)
+
+
+def test_wrong_sizes_of_sums_of_columns_are_named() -> None:
+    g, x, out, of_columns = (np.zeros(one, np.float32) for one in (6, 9, 6, 3))
+    with pytest.raises(ValueError, match="^of_columns: needs one element per column of g"):
+        compiled_core().sum_outer_products(g, x, (2, 3), out, of_columns)
 
 
 @pytest.mark.parametrize(
