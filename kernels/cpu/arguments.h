@@ -189,7 +189,7 @@ struct UnbiasedExtractionIn : ArgumentTuple {
     bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, size, include_targets, positions, normalize); }
 };
 
-// N: an array, or the rule by which they are read off an extraction.
+// N of src columns: an array, or the rule by which they are read off an extraction.
 struct NumeratorsIn : ArgumentTuple {
     std::optional<In<uint64_t>> array;
     std::optional<QuantisationRuleIn> rule;

@@ -39,6 +39,7 @@ template <const Choice& choice>
 void drop(const In<float>& x, std::pair<uint32_t, uint32_t> key, uint32_t least, float scale, const InOut<float>& out) {
     const int64_t count = static_cast<int64_t>(x.size());
     require(x.size() == out.size(), "out", "needs one element per number");
+    require(x.size() == 0 || x.data() != out.data(), "out", "must not be x: a group may be dropped twice");
     const PhiloxKey words{key.first, key.second};
     const DropoutRule rule{words, RoundKeys(words), least, scale};
     const float* const from = x.data();

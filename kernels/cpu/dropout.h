@@ -23,7 +23,7 @@ struct DropoutRule {
     bool upper_bits_decide() const { return (least & 0xFFFF) == 0; }
 };
 
-// out[i] of the numbers i in [begin, end) of x; `begin` is the first of a group.
+// out[i] of the numbers i in [begin, end) of x, which is not `out`; `begin` is the first of a group.
 using DropNumbers = void (*)(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);
 
 void drop_numbers_portable(const DropoutRule& rule, const float* x, int64_t begin, int64_t end, float* out);

@@ -148,7 +148,8 @@ public:
 
     void run() const {
         const int64_t size = checked_product(g_.width, panels_.padded);
-        const int64_t most = std::clamp<int64_t>(g_.rows * (g_.width + x_.width) / size, 1, kPieces);  // no more room than for g and x
+        const int64_t of_x = checked_product(g_.width, Panels(x_.width).padded);  // so that sums of columns change no piece
+        const int64_t most = std::clamp<int64_t>(g_.rows * (g_.width + x_.width) / of_x, 1, kPieces);  // about as much room as g and x have
         const int64_t per_piece = (g_.rows / kTileRows / most + 1) * kTileRows, pieces = (g_.rows + per_piece - 1) / per_piece;
         Lines room(checked_product(pieces, size));
         float* const sums = room.data();

@@ -22,7 +22,7 @@ entry_law     `entry_counts`, `locate`, `draw_entries`                          
 column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `draw_merged`,  2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
-extraction    `extract`, `extract_unbiased`                                                     4, 6
+extraction    `extract`, `extract_unbiased`                                                    4, 6
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
               `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`, `coordinates`

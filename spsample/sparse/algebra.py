@@ -44,7 +44,7 @@ def column_norms(Q: RowSelector, A: GraphOperand) -> ColumnNorms:
     """Squared norms of A's columns as one row of weights for each batch of Q (FastGCN), lazily."""
     require_type("Q", Q, RowSelector, "a RowSelector")
     require_type("A", A, GraphOperand, "a graph's operand")
-    return ColumnNorms(Q, A.frontier(Q))
+    return ColumnNorms.of(A, Q)
 
 
 @overload
@@ -213,7 +213,7 @@ def extract_columns(
     right only with that P, and with the `draw` that was given to its_sample.
     """
     _check(P, LayerLaw, sample, ColumnSample, options)
-    if not (hasattr(weights, "unbiased") and hasattr(weights, "normalize") and hasattr(weights, "values")):
+    if not (hasattr(weights, "normalize") and hasattr(weights, "values")):
         raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
     return P.extract(draw, sample, options, weights)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,11 +47,6 @@ class SourceWeights(Protocol):
     """How the values of a layer-wise sample weigh its columns: c_v of the law's section 6."""
 
     @property
-    def unbiased(self) -> bool:
-        """Whether they are those of `UnbiasedWeights`, which a kernel may compute as it extracts."""
-        ...
-
-    @property
     def normalize(self) -> bool:
         """Whether rows are rescaled to sum 1 afterwards."""
         ...
@@ -69,7 +64,6 @@ class UnbiasedWeights:
     """
 
     normalize: bool = False
-    unbiased: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
@@ -84,7 +78,6 @@ class ReferenceWeights:
     """`1 / (s p_v)` for every column and normalised rows, as the authors of LADIES compute them; biased."""
 
     normalize: bool = True
-    unbiased: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_type("normalize", self.normalize, (bool, np.bool_), "True or False")

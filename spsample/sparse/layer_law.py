@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer, QuantisationRule, UnbiasedExtraction
 from spsample.common.lazily import lazily
-from spsample.sparse.extraction import ExtractOptions, Numerators, SourceWeights, StackedLayer
+from spsample.sparse.extraction import ExtractOptions, Numerators, SourceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.operand import Frontier
 from spsample.sparse.selector import RowSelector
 
@@ -40,7 +40,8 @@ class LayerLaw:
         Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
         instead, in many small products (section 4.2.4).
         """
-        in_one = self._in_one_kernel(draw, sample, options, weights.normalize) if weights.unbiased else None
+        is_in_kernel = type(weights) is UnbiasedWeights  # and of no subclass, which may have values of its own
+        in_one = self._in_one_kernel(draw, sample, options, weights.normalize) if is_in_kernel else None
         return self._step_by_step(draw, sample, options, weights) if in_one is None else in_one
 
     def _in_one_kernel(

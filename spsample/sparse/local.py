@@ -180,8 +180,8 @@ class LocalFrontier(Frontier):
         A, Q = self.A, self.Q
         if A.matrix.ids is not None or A.matrix.num_columns is not None:
             return None
-        pairs = len(Q.vertices) * (len(Q.vertices) + len(sample.columns))  # of a row and a column; most have no entry
-        if not A.limit.surely_allows(pairs):
+        pairs = len(Q.vertices) * (len(Q.vertices) + len(sample.columns))
+        if not (A.limit.surely_allows(pairs) or A.limit.surely_allows(self._most_pairs(sample))):
             return None
         edge_ids = how.positions
         if A.matrix.data is not None:
@@ -190,6 +190,11 @@ class LocalFrontier(Frontier):
         sources, rows, values = A.backend.extract_unbiased(A.matrix, Q, sample, numerators, how)
         A.limit.at_extract(len(rows.columns))  # parallel entries may be more than pairs
         return self._entries(rows, edge_ids), sources, values
+
+    def _most_pairs(self, sample: ColumnSample) -> int:
+        """Of a row and a src column of its batch, each of which has an entry at most, but for parallel ones."""
+        rows = np.diff(self.Q.batch_ptr)
+        return int(np.sum(rows * (rows + np.diff(sample.indptr))))
 
     def _entries(self, rows: StackedRows, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are asked for."""

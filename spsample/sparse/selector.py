@@ -10,6 +10,7 @@ import numpy as np
 from spsample.backends import StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.checks import require_array, require_int, require_type
+from spsample.errors import InputError
 from spsample.sparse.operand import Frontier, GraphOperand
 
 
@@ -21,7 +22,7 @@ class RowSelector(StackedSelector):
     batch_ptr : int64 array (k + 1,)
         Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`.
     vertices : int32 or int64 array (m,)
-        Distinct within a batch.
+        Distinct within a batch. A product has them in the index type of its graph.
     batch_ids : int64 array (k,)
         Global batch ids, which key the draws.
 
@@ -39,8 +40,8 @@ class RowSelector(StackedSelector):
 
     def __matmul__(self, A: GraphOperand | Pattern) -> RowProduct:
         if isinstance(A, Pattern):
-            return RowProduct(self, _frontier(A.operand, self), as_pattern=True)
-        return RowProduct(self, _frontier(A, self))
+            return RowProduct(*_selected(A.operand, self), as_pattern=True)
+        return RowProduct(*_selected(A, self))
 
 
 class BatchSelector(NamedTuple):
@@ -50,14 +51,29 @@ class BatchSelector(NamedTuple):
 
     def __matmul__(self, A: GraphOperand | Squared) -> BatchProduct:
         if isinstance(A, Squared):
-            return BatchProduct(self.rows, _frontier(A.operand, self.rows), power=2)
-        return BatchProduct(self.rows, _frontier(A, self.rows))
+            return BatchProduct(*_selected(A.operand, self.rows), power=2)
+        return BatchProduct(*_selected(A, self.rows))
 
 
-def _frontier(A: GraphOperand, Q: RowSelector) -> Frontier:
+def _selected(A: GraphOperand, Q: RowSelector) -> tuple[RowSelector, Frontier]:
+    """Q with vertices of A's index type, which kernels take, and the frontier that they are."""
     if not hasattr(A, "frontier"):
         require_type("A", A, GraphOperand, "what `graph.operand()` returns, or its pattern or square")
-    return A.frontier(Q)
+    if Q.vertices.dtype != A.index_dtype:
+        Q = _of_index_type(A, Q)
+    return Q, A.frontier(Q)
+
+
+def _of_index_type(A: GraphOperand, Q: RowSelector) -> RowSelector:
+    vertices = Q.vertices
+    outside = len(vertices) > 0 and (int(vertices.min()) < 0 or int(vertices.max()) >= A.num_nodes)
+    if outside:
+        raise InputError(
+            argument="Q.vertices",
+            given=f"{int(vertices.min())} to {int(vertices.max())}",
+            expected=f"vertices of the graph, 0 to {A.num_nodes - 1}",
+        )
+    return Q._replace(vertices=vertices.astype(A.index_dtype))
 
 
 class Squared(NamedTuple):
@@ -94,6 +110,11 @@ class ColumnNorms(NamedTuple):
 
     Q: RowSelector
     F: Frontier
+
+    @classmethod
+    def of(cls, A: GraphOperand, Q: RowSelector) -> ColumnNorms:
+        """Make one for the batches of Q."""
+        return cls(*_selected(A, Q))
 
 
 def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:

@@ -100,10 +100,20 @@ def test_wrong_sizes_of_targets_beside_sums_are_named(change: dict[str, Any], na
     indptr, indices = np.array(given["indptr"]), np.array([0, 1])
     with pytest.raises(ValueError, match=f"^{name}"):
         compiled_core().aggregate_with_targets(indptr, indices, values, x, given["shape"], out)
+
+
+def test_targets_beside_sums_of_rows_that_are_not_there() -> None:
+    one, three, six = (np.ones(count, np.float32) for count in (1, 3, 6))
     with pytest.raises(IndexError, match="indices: outside the rows of x"):
-        compiled_core().aggregate_with_targets(
-            np.array([0, 1]), np.array([7]), np.ones(1, np.float32), np.ones(3, np.float32), (1, 3), np.ones(6, np.float32)
-        )
+        compiled_core().aggregate_with_targets(np.array([0, 1]), np.array([7]), one, three, (1, 3), six)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_targets_beside_sums_of_many_rows(instruction_set: str, threads: int) -> None:
+    """More than one chunk of rows."""
+    block, h = block_of([2, 0, 3] * 1000, 4000), torch.randn(4000, 100)
+    with kernel_threads(threads):
+        assert torch.equal(block.with_targets(h), torch.cat([h[: block.num_dst], block.aggregate(h)], 1))
 
 
 def test_targets_beside_sums_of_other_numbers() -> None:

@@ -48,6 +48,34 @@ def test_masks_follow_the_law(name: str, count: int, least: int, call: str) -> N
     np.testing.assert_array_equal(out, np.where(kept, x * np.float32(1 / 0.75), np.float32(0)))
 
 
+@pytest.mark.parametrize("name", ["portable", "avx2", "avx512"])
+@pytest.mark.parametrize("call", ["drop_numbers", "drop_rectified"])
+@pytest.mark.parametrize("place", [0, 17, 127, 128, 4000, 5119, 5120, 5222])
+def test_all_bits_of_a_number_decide(name: str, call: str, place: int) -> None:
+    """Thresholds at, above and below the bits of a number, in whole groups and in the last one."""
+    core, drawn = compiled_core(), bits(5223, (3, 4))
+    if core is None:
+        pytest.skip("needs the compiled core")
+    before = core.instruction_set()
+    if not core.set_instruction_set(name):
+        pytest.skip(f"this machine lacks {name}")
+    try:
+        for least in (int(drawn[place]) + change for change in (-1, 0, 1)):
+            out = np.empty(len(drawn), np.float32)
+            getattr(core, call)(np.ones(len(drawn), np.float32), (3, 4), least, 2.0, out)
+            np.testing.assert_array_equal(out, np.where(drawn >= least, np.float32(2), np.float32(0)))
+    finally:
+        core.set_instruction_set(before)
+
+
+def test_numbers_are_not_dropped_in_place() -> None:
+    core, x = compiled_core(), np.ones(300, np.float32)
+    if core is None:
+        pytest.skip("needs the compiled core")
+    with pytest.raises(ValueError, match=r"^out: must not be x"):
+        core.drop_numbers(x, (3, 4), 2**30 + 1, 2.0, x)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_as_many_are_dropped_as_expected(p: float) -> None:
     torch.manual_seed(0)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
+from spsample.backends.cpu import CpuBackend
 from spsample.comm import Communicator, run_threads
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
@@ -211,6 +212,27 @@ def test_exactly_enough_entries_are_enough(sampler: sp.Sampler) -> None:
     assert BulkCounts.of(bulk).entries == entries
     with pytest.raises(TooManyEntriesError):
         sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))
+
+
+@pytest.mark.parametrize("repeats", [1, 50])
+@pytest.mark.parametrize("sampler", [sp.LADIES([9, 9]), sp.FastGCN([9, 9])], ids=repr)
+def test_layers_made_by_one_kernel_count_their_entries(
+    sampler: sp.Sampler, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where parallel edges are more than pairs of a row and a column, which the kernel is called by."""
+    rng, calls = np.random.default_rng(0), []
+    edges = np.repeat(rng.integers(0, 30, (2, 900 if repeats == 1 else 40)), repeats, axis=1)
+    graph = sp.Graph.from_edge_index(edges, num_nodes=30)
+    extract = CpuBackend.extract_unbiased
+    monkeypatch.setattr(CpuBackend, "extract_unbiased", lambda *given: calls.append(1) or extract(*given))
+    whole = sample_batches(graph, np.arange(20), sampler, batch_size=10, backend="cpu")
+    assert len(calls) == 2
+    entries = BulkCounts.of(whole).entries
+    limited = sample_batches(graph, np.arange(20), sampler, batch_size=10, backend="cpu", limit=MostEntries(entries))
+    assert [fingerprint(one) for one in limited] == [fingerprint(one) for one in whole]
+    assert repeats == 1 or len(calls) == 4  # else a layer may pass what is left, and is made step by step
+    with pytest.raises(TooManyEntriesError):
+        sample_batches(graph, np.arange(20), sampler, batch_size=10, backend="cpu", limit=MostEntries(entries - 1))
 
 
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([5]), sp.GraphSAGE([5], replace=True), sp.GraphSAGE([-1])], ids=repr)

@@ -16,8 +16,10 @@ from spsample.sparse import (
     CSRMatrix,
     ExtractOptions,
     RowSelector,
+    UnbiasedWeights,
     column_norms,
     derive_key,
+    extract_columns,
     extract_rows,
     its_sample,
     normalize_rows,
@@ -421,3 +423,26 @@ def test_bytes_kept_for_samplers():
     assert 8 * (n + 1) + 4 * n < kept <= 12 * (n + 1) + 4 * n
     sp.bulk_sample(weighted, [0], sp.GraphSAGE([2]), batch_size=1)
     assert weighted.kept_nbytes == kept + 2 * n
+
+
+@backends
+@pytest.mark.parametrize("law", ["rows", "entries", "graph"])
+def test_selectors_of_another_index_type(backend, law):
+    """A product has them in that of the graph: the same sample; what does not fit into it is refused."""
+    A = sp.Graph([0, 2, 3, 3], np.array([1, 2, 0], np.int32)).operand(backend)
+    products = {"rows": lambda Q: Q @ A, "entries": lambda Q: Q.per_batch() @ A, "graph": lambda Q: column_norms(Q, A)}
+
+    def layer_of(index):
+        P, draw = normalize_rows(products[law](stack([np.array([1, 0], index)]))), Draw((1, 2), 0, 2)
+        S = its_sample(P, draw)
+        if law == "rows":
+            return extract_rows(P, S, ExtractOptions())
+        return extract_columns(P, draw, S, ExtractOptions(), UnbiasedWeights())
+
+    ours, expected = layer_of(np.int64), layer_of(np.int32)
+    for one, other in ((ours.src, expected.src), (ours.rows.columns, expected.rows.columns)):
+        assert one.dtype == other.dtype == np.int32
+        np.testing.assert_array_equal(one, other)
+    for wrong in (2**32 + 1, -1):
+        with pytest.raises(InputError, match=r"^Q.vertices: got .*; expected vertices of the graph, 0 to 2"):
+            products[law](stack([np.array([wrong, 0])]))
