@@ -192,7 +192,7 @@ class LocalFrontier(Frontier):
         return self._entries(rows, edge_ids), sources, values
 
     def _most_pairs(self, sample: ColumnSample) -> int:
-        """Of a row and a src column of its batch, each of which has an entry at most, but for parallel ones."""
+        """Pairs of a row and a src column of its batch: as many entries at most, but for parallel ones."""
         rows = np.diff(self.Q.batch_ptr)
         return int(np.sum(rows * (rows + np.diff(sample.indptr))))
 

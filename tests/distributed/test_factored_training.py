@@ -304,11 +304,13 @@ def test_one_trainer_whose_weights_are_new_takes_steps_of_one_batch():
 
 
 def test_asynchronous_training_learns():
+    """The mean of ten steps: that of one batch varies from seed to seed, and from schedule to schedule, by a tenth."""
+
     def body(comm):
-        return trained(comm, sampler_ranks=1, staleness=4, epochs=8, batch_size=32)
+        return trained(comm, sampler_ranks=1, staleness=4, epochs=40, batch_size=32)
 
     losses = run_threads(3, body, TIMEOUT)[0][0]
-    assert losses[-1] < 0.8 * losses[0]
+    assert np.mean(losses[-10:]) < 0.8 * losses[0]
 
 
 # ---------------------------------------------------------------------------------------------------------- faults
