@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -57,3 +58,18 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real graphs: {path} is missing (set SPSAMPLE_DATA to their folder)")
     return path
+
+
+@pytest.fixture(params=["portable", "avx2", "avx512"])
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each instruction set of the compiled core that this machine has, in turn."""
+    from spsample.common.threads import compiled_core
+
+    core = compiled_core()
+    if core is None:
+        pytest.skip("needs the compiled core")
+    before = core.instruction_set()
+    if not core.set_instruction_set(request.param):
+        pytest.skip(f"this machine lacks {request.param}")
+    yield request.param
+    core.set_instruction_set(before)

@@ -75,18 +75,15 @@ def _numbers(values: Tensor, dtype: torch.dtype) -> NDArray[Any]:
 
 
 class Sums:
-    """A sparse matrix of int64 pointers and columns."""
+    """A sparse matrix of int64 pointers and columns; its kernel gives `parts` rows for each of the pointers' rows."""
+
+    kernel, parts = "aggregate_rows", 1
 
     def __init__(
         self, indptr: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[Any], num_columns: int
     ) -> None:
         self.indptr, self.columns, self.values = indptr, columns, values
         self.num_columns = num_columns
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of what `add_up` gives."""
-        return len(self.indptr) - 1
 
     @lazily
     def transposed(self) -> Sums:
@@ -96,30 +93,16 @@ class Sums:
         pointers, rows = (np.asarray(a, np.int64) for a in (by_column.indptr, by_column.indices))
         return Sums(pointers, rows, by_column.data, shape[0])
 
-    def add_up(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
-        """``out = A h``, flat, of rows of h."""
-        compiled_core().aggregate_rows(
-            self.indptr, self.columns, self.values, rows.reshape(-1), rows.shape, out.reshape(-1)
-        )
-
 
 class _SumsWithTargets(Sums):
     """The matrix whose row 2 r takes row r of h, and whose row 2 r + 1 is row r of A; it is made for the way back."""
 
-    @property
-    def num_rows(self) -> int:
-        return 2 * super().num_rows
+    kernel, parts = "aggregate_with_targets", 2
 
     @lazily
     def transposed(self) -> Sums:
         """Its transpose as a matrix of its own."""
         return self._interleaved().transposed
-
-    def add_up(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
-        """``out = [h_targets | A h]``, flat, of rows of h."""
-        compiled_core().aggregate_with_targets(
-            self.indptr, self.columns, self.values, rows.reshape(-1), rows.shape, out.reshape(-1)
-        )
 
     def _interleaved(self) -> Sums:
         indptr, columns, values = self.indptr, self.columns, self.values
@@ -165,7 +148,8 @@ class _WeightedSums(torch.autograd.Function):
 
 def summed(sums: Sums, rows: NDArray[Any]) -> Tensor:
     """What `sums` adds up of rows in C order, float32 or float64."""
-    shape = sums.num_rows, rows.shape[1]
+    shape = sums.parts * (len(sums.indptr) - 1), rows.shape[1]
     out = new_numbers(shape) if rows.dtype == np.float32 else torch.empty(shape, dtype=torch.float64, device="cpu")
-    sums.add_up(rows, out.numpy())
+    add_up = getattr(compiled_core(), sums.kernel)
+    add_up(sums.indptr, sums.columns, sums.values, rows.reshape(-1), rows.shape, out.numpy().reshape(-1))
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,6 @@ import spsample as sp
 from spsample.common.threads import compiled_core, kernel_threads
 from spsample.errors import InputError
 from spsample.training import Block, BlockMaker, aggregate
-
-SETS = ("portable", "avx2", "avx512")
 
 
 def block_of(counts: list[int], num_src: int, seed: int = 0) -> Block:
@@ -36,18 +34,6 @@ def matrix(block: Block) -> np.ndarray:
     shape = block.num_dst, block.num_src
     arrays = block.values.double().numpy(), block.indices.numpy(), block.indptr.numpy()
     return sparse.csr_array(arrays, shape).toarray()
-
-
-@pytest.fixture(params=SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    core = compiled_core()
-    if core is None:
-        pytest.skip("needs the compiled core")
-    before = core.instruction_set()
-    if not core.set_instruction_set(request.param):
-        pytest.skip(f"this machine lacks {request.param}")
-    yield request.param
-    core.set_instruction_set(before)
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8, 15, 16, 17, 63, 64, 100, 128, 129, 256, 300])

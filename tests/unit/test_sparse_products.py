@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,6 @@ SETS = ("portable", "avx2", "avx512")
 SHAPES = [(1, 1, 1), (3, 17, 5), (64, 16, 16), (65, 64, 100), (63, 65, 127), (1100, 40, 129), (2500, 300, 20)]
 
 pytestmark = pytest.mark.skipif(compiled_core() is None, reason="needs the compiled core")
-
-
-@pytest.fixture(params=SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    core = compiled_core()
-    before = core.instruction_set()
-    if not core.set_instruction_set(request.param):
-        pytest.skip(f"this machine lacks {request.param}")
-    yield request.param
-    core.set_instruction_set(before)
 
 
 def drawn(rows: int, width: int, share: float) -> torch.Tensor:
