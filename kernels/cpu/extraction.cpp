@@ -53,7 +53,6 @@ struct Finder {
     bool with_positions;
     Room<Index> local_room;
     Room<int64_t> positions_room;
-    std::unique_ptr<uint32_t[]> likely{new uint32_t[kFilterChunk + kMatchRoom]};
     std::vector<uint32_t> offsets;
     std::vector<Index> places;
     std::vector<SharedMatch<Index>> matches;
@@ -63,9 +62,10 @@ struct Finder {
 
     // Adds the entries of a row, which lies at `begin` in A, by hash; `filter` spares most of them that. O(degree).
     void add_by_filter(const KeyFilter& filter, const HashMap<Index, Index>& columns, const Index* row, int64_t degree, int64_t begin) {
+        uint32_t likely[kFilterChunk + kMatchRoom];
         for (int64_t first = 0; first < degree; first += kFilterChunk) {
             const int64_t chunk = std::min(kFilterChunk, degree - first);
-            const int64_t passed = match_functions<Index>().likely(filter, row + first, chunk, likely.get());
+            const int64_t passed = match_functions<Index>().likely(filter, row + first, chunk, likely);
             make_room(passed);
             for (int64_t j = 0; j < passed; ++j) {
                 const int64_t offset = first + likely[j];
@@ -129,12 +129,13 @@ private:
 
     // Those of a row for all batches of a run; returns how many.
     int64_t find_matches(const SharedView<Index>& columns, const SharedRun& run, const Index* row, int64_t degree) {
+        uint32_t likely[kFilterChunk + kMatchRoom];
         int64_t number = 0;
         for (int64_t first = 0; first < degree; first += kFilterChunk) {
             const int64_t chunk = std::min(kFilterChunk, degree - first);
-            const int64_t passed = match_functions<Index>().shared(columns, run.wanted, row + first, chunk, likely.get());
+            const int64_t passed = match_functions<Index>().shared(columns, run.wanted, row + first, chunk, likely);
             SharedMatch<Index>* const found = grown(matches, number + passed * run.size + 2) + number;
-            const int64_t more = match_functions<Index>().shared_places(columns, run.wanted, row + first, likely.get(), passed, found);
+            const int64_t more = match_functions<Index>().shared_places(columns, run.wanted, row + first, likely, passed, found);
             for (int64_t m = 0; first > 0 && m < more; ++m) found[m].offset += static_cast<uint32_t>(first);
             number += more;
         }

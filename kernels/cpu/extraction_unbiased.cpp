@@ -55,7 +55,7 @@ nb::tuple extract_unbiased(
         nb::object positions = nb::none();
         if (how.positions) positions = to_numpy(std::move(layer.rows.positions));
         return nb::make_tuple(
-            to_numpy(std::move(layer.sources.src_ptr)), to_numpy(std::move(layer.sources.src)), to_numpy(std::move(layer.local)),
+            to_numpy(std::move(layer.sources.src_ptr)), to_numpy(std::move(layer.sources.src)),
             to_numpy(std::move(layer.rows.pointers.entry_ptr)), to_numpy(std::move(layer.rows.pointers.indptr)),
             to_numpy(std::move(layer.rows.columns)), positions, to_numpy(std::move(found.values)), found.overflowed);
     });
@@ -64,7 +64,7 @@ nb::tuple extract_unbiased(
 template <class Index>
 void bind_for(nb::module_& m) {
     m.def("extract_unbiased", &extract_unbiased<Index>,
-          "(src_ptr, src, local, entry_ptr, indptr, columns, positions or None, values, the first entry whose value is not finite or -1).");
+          "(src_ptr, src, entry_ptr, indptr, columns, positions or None, values, the first entry whose value is not finite or -1).");
 }
 
 }  // namespace

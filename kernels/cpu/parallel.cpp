@@ -34,7 +34,7 @@ public:
     bool next(int64_t& begin, int64_t& end) override {
         const int64_t c = shared_.taken++;
         if (c >= shared_.num_chunks || shared_.failed.load(std::memory_order_relaxed)) return false;
-        signals_.poll();
+        if (shared_.num_chunks > 1) signals_.poll();  // before the first chunk it reads the clock only
         begin = c * shared_.chunk;
         end = std::min(shared_.count, begin + shared_.chunk);
         return true;

@@ -14,7 +14,6 @@ import numpy as np
 from spsample.backends.protocol import (
     Backend,
     ColumnSample,
-    Compaction,
     ExtractedLayer,
     FloatArray,
     Int64Array,
@@ -99,7 +98,7 @@ def extract_unbiased_by_parts(
     sample: ColumnSample,
     numerators: UInt64Array | QuantisationRule,
     how: UnbiasedExtraction,
-) -> tuple[Compaction, StackedRows, FloatArray]:
+) -> tuple[Int64Array, IntArray, StackedRows, FloatArray]:
     """`Backend.extract_unbiased`, composed of the backend's other kernels."""
     columns = sample.columns.astype(A.indices.dtype)  # a copy: they are numbered in place
     sources = kernels.compact(Q, sample.indptr, columns, how.include_targets, len(A.indptr) - 1)
@@ -107,7 +106,8 @@ def extract_unbiased_by_parts(
     if not isinstance(numerators, QuantisationRule):
         numerators = kernels.shared_numerators(numerators, sources.src)
     layer = ExtractedLayer(A, Q, rows, sample, sources, how.include_targets)
-    return sources, rows, kernels.unbiased_values(layer, numerators, how.size, how.normalize)
+    values = kernels.unbiased_values(layer, numerators, how.size, how.normalize)
+    return sources.src_ptr, sources.src, rows, values
 
 
 def coordinates_by_parts(

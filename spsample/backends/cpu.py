@@ -230,13 +230,14 @@ class CpuBackend(OnHost):
         sample: ColumnSample,
         numerators: UInt64Array | QuantisationRule,
         how: UnbiasedExtraction,
-    ) -> tuple[Compaction, StackedRows, FloatArray]:
+    ) -> tuple[Int64Array, IntArray, StackedRows, FloatArray]:
         """`compact`, `extract` and `unbiased_values` in one kernel."""
-        src_ptr, src, local, *stacked, values, overflowed = _core.extract_unbiased(A, Q, sample, numerators, how)
-        rows = StackedRows(Q.batch_ptr, *stacked)
+        found = _core.extract_unbiased(A, Q, sample, numerators, how)
+        src_ptr, src, entry_ptr, indptr, columns, positions, values, overflowed = found
+        rows = StackedRows(Q.batch_ptr, entry_ptr, indptr, columns, positions)
         if overflowed >= 0:
             raise overflow_error(A, rows, values, overflowed)
-        return Compaction(src_ptr, src, local), rows, values
+        return src_ptr, src, rows, values
 
     # --- values ------------------------------------------------------------------------------------------------------
     def extracted_numerators(

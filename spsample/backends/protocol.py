@@ -513,8 +513,10 @@ class Backend(Protocol):
         sample: ColumnSample,
         numerators: UInt64Array | QuantisationRule,
         how: UnbiasedExtraction,
-    ) -> tuple[Compaction, StackedRows, FloatArray]:
-        """`compact` of the sample's columns, `extract` and `unbiased_values` in one; the sample stays as it is.
+    ) -> tuple[PerBatch[Int64Array], IntArray, StackedRows, FloatArray]:
+        """`compact` of the sample's columns, `extract` and `unbiased_values` in one: src_ptr, src, rows and values.
+
+        The sample stays as it is.
 
         `numerators` is the rule of `extracted_numerators`, or the inclusive prefix sums (n,) that `draw_shared` drew
         by. Rows and columns of A are the same vertices: it has no `ids`.

@@ -53,8 +53,7 @@ class LayerLaw:
         found = self.F.extract_unbiased(sample, self.rule, how)
         if found is None:
             return None
-        entries, sources, data = found
-        return StackedLayer(self.Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)
+        return StackedLayer(self.Q, *found)
 
     def _step_by_step(
         self, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights

@@ -24,9 +24,9 @@ from spsample.backends import (
     UnbiasedExtraction,
     UnitedHops,
 )
-from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, FloatArray, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
-from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm, UnbiasedEntries
 from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
 from spsample.sparse.row_totals import RowTotals
 
@@ -176,20 +176,20 @@ class LocalFrontier(Frontier):
 
     def extract_unbiased(
         self, sample: ColumnSample, rule: QuantisationRule | None, how: UnbiasedExtraction
-    ) -> tuple[Entries, Compaction, FloatArray] | None:
+    ) -> UnbiasedEntries | None:
         A, Q = self.A, self.Q
         if A.matrix.ids is not None or A.matrix.num_columns is not None:
             return None
         pairs = len(Q.vertices) * (len(Q.vertices) + len(sample.columns))
         if not (A.limit.surely_allows(pairs) or A.limit.surely_allows(self._most_pairs(sample))):
             return None
-        edge_ids = how.positions
+        are_asked = how.positions
         if A.matrix.data is not None:
             how = how._replace(positions=True)  # they lead to the weights
         numerators = A.kept.inclusive if rule is None else rule
-        sources, rows, values = A.backend.extract_unbiased(A.matrix, Q, sample, numerators, how)
+        src_ptr, src, rows, values = A.backend.extract_unbiased(A.matrix, Q, sample, numerators, how)
         A.limit.at_extract(len(rows.columns))  # parallel entries may be more than pairs
-        return self._entries(rows, edge_ids), sources, values
+        return UnbiasedEntries(src_ptr, src, rows, values, self._edge_ids(rows, are_asked))
 
     def _most_pairs(self, sample: ColumnSample) -> int:
         """Pairs of a row and a src column of its batch: as many entries at most, but for parallel ones."""
@@ -198,8 +198,10 @@ class LocalFrontier(Frontier):
 
     def _entries(self, rows: StackedRows, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are asked for."""
-        ids = None if rows.positions is None or not edge_ids else self.A.edge_ids_at(rows.positions)
-        return Entries(rows, self.A.matrix, self.Q, ids)
+        return Entries(rows, self.A.matrix, self.Q, self._edge_ids(rows, edge_ids))
+
+    def _edge_ids(self, rows: StackedRows, are_asked: bool) -> Int64Array | None:
+        return None if rows.positions is None or not are_asked else self.A.edge_ids_at(rows.positions)
 
 
 class LocalColumnNorms(NamedTuple):

@@ -53,6 +53,16 @@ class Entries(NamedTuple):
     edge_ids: Int64Array | None
 
 
+class UnbiasedEntries(NamedTuple):
+    """Stacked rows restricted to each batch's `src`, with the values of an unbiased estimate, and edge ids or None."""
+
+    src_ptr: Int64Array
+    src: IntArray
+    rows: StackedRows
+    values: FloatArray
+    edge_ids: Int64Array | None
+
+
 class Frontier(ABC):
     """The rows of A that Q selects, and what is known of them: entry counts, requests to their owners, fetched rows.
 
@@ -160,7 +170,7 @@ class Frontier(ABC):
 
     def extract_unbiased(
         self, sample: ColumnSample, rule: QuantisationRule | None, how: UnbiasedExtraction
-    ) -> tuple[Entries, Compaction, FloatArray] | None:
+    ) -> UnbiasedEntries | None:
         """The sample's columns compacted, the rows restricted to them, and the values of an unbiased estimate.
 
         `rule` is that of the numerators, or None for those of `column_norms`. `how.positions` is whether edge ids are
@@ -271,6 +281,7 @@ __all__ = [
     "RowForm",
     "RowStatistics",
     "ScaledForm",
+    "UnbiasedEntries",
     "Weighting",
     "own_weights",
 ]

@@ -1014,7 +1014,9 @@ class BackendContract(RoutingContract):
                         one.extract_unbiased(A, Q, sample, numerators, how) for one in (backend, REFERENCE)
                     )
                     if not positions:
-                        found, expected = ((a, b._replace(positions=None), c) for a, b, c in (found, expected))
+                        found, expected = (
+                            (*src, rows._replace(positions=None), c) for *src, rows, c in (found, expected)
+                        )
                     assert_same(found, expected)
                 assert all(np.array_equal(*pair) for pair in zip(sample, kept, strict=True))
 

@@ -290,8 +290,8 @@ def test_extract_unbiased_refuses_what_does_not_fit(cpu, wrong, match):
         how = UnbiasedExtraction(0, False, positions, False)
         return cpu.extract_unbiased(A, selector(vertices), sample, np.array(numerators, np.uint64), how)
 
-    sources, rows, values = extract(**given)
-    assert (sources.src.tolist(), sources.local.tolist(), rows.columns.tolist()) == ([0, 1], [1, 0], [0, 1, 0])
+    src_ptr, src, rows, values = extract(**given)
+    assert (src_ptr.tolist(), src.tolist(), rows.columns.tolist()) == ([0, 2], [0, 1], [0, 1, 0])
     # Des Raj: column 1 (N = 5) first, of T = 8: (8 / 5 + 1) / 2; then column 0 (N = 3): (3 / 3 + 0) / 2
     assert values.tolist() == [0.5, 2.6, 2.0]
     with pytest.raises(ValueError, match=match):
