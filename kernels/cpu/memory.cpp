@@ -78,9 +78,8 @@ void free_memory(void* memory, size_t bytes) noexcept {
 // generation of requests and the one before, so that one large call is not remembered for ever. What was kept longest is freed
 // first. A call's intermediate blocks and its results differ in size, though, and are not in use together: all of them may
 // take more than that, and would be freed and fetched in every call. So the pool remembers the sizes it freed of late. When one
-// of them is asked for again, it may keep as much more from then on, up to 4 MiB and to twice the peak, as long as the peak is
-// small (plans of larger bulks are close). A call that is not repeated never takes it. What nobody asked for in a long time is
-// freed.
+// of them is asked for again, it may keep as much more from then on, up to a quarter of the peak or 8 MiB, and to twice the peak.
+// A call that is not repeated never takes it. What nobody asked for in a long time is freed.
 class Pool {
 public:
     Block take(size_t bytes) {
@@ -138,7 +137,7 @@ public:
 private:
     static constexpr int kGeneration = 256;  // requests
     static constexpr uint64_t kIdle = 8 * kGeneration;
-    static constexpr size_t kMostExtra = size_t{4} << 20, kSmallPeak = size_t{64} << 20;
+    static constexpr size_t kMostExtra = size_t{8} << 20;  // or a quarter of the peak
 
     // A kept block, and how many were given back before it.
     struct Free {
@@ -189,7 +188,7 @@ private:
     void allow_again(size_t size) noexcept {
         const auto found = fitting(freed_, size);
         if (found == freed_.end()) return;
-        extra_ = std::min(extra_ + found->first, kMostExtra);
+        extra_ = std::min(extra_ + found->first, std::max(kMostExtra, peak_in_use() / 4));
         freed_.erase(found);
     }
 
@@ -198,8 +197,7 @@ private:
     size_t base_limit() const noexcept { return peak_in_use() + peak_in_use() / 8; }
 
     size_t limit() const noexcept {
-        const size_t peak = peak_in_use();
-        return peak > kSmallPeak ? base_limit() : std::min(base_limit() + extra_, 2 * peak);
+        return std::min(base_limit() + extra_, 2 * peak_in_use());
     }
 
     void trim() noexcept {

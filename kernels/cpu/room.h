@@ -43,7 +43,7 @@ public:
     }
 
 private:
-    static constexpr int64_t kMostItems = 1 << 20;
+    static constexpr int64_t kMostItems = 1 << 19;
     std::shared_ptr<Buffer<T>> block_;
     int64_t used_ = 0;
     int64_t num_pieces_;

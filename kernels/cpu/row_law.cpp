@@ -133,7 +133,7 @@ bool count_pieces(
 
 // Places every piece and makes the arrays of the result; the row pointers are written as rows are drawn. O(k + pieces).
 template <class Index>
-RowsResult<Index> placed(const SelectorView<Index>& Q, bool with_positions, std::vector<Piece>& pieces) {
+RowsResult<Index> placed(const SelectorView<Index>& Q, bool with_positions, const MakeRoom<Index>& make_room, std::vector<Piece>& pieces) {
     RowsResult<Index> result;
     result.with_positions = with_positions;
     result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
@@ -149,8 +149,7 @@ RowsResult<Index> placed(const SelectorView<Index>& Q, bool with_positions, std:
         result.indptr[Q.batch_ptr[i] + i] = 0;
         result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], count);
     }
-    result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
-    result.positions = Buffer<int64_t>(with_positions ? result.entry_ptr[Q.num_batches] : 0);
+    make_room(result);
     return result;
 }
 
@@ -315,7 +314,8 @@ RowsResult<Index> uniform_by_rows(
 }
 
 template <class Index>
-RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
+RowsResult<Index> uniform_rows(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
     if (draw.size == 0 || draw.size > kMostVectorDraws) {
         require_vertices(all_below(Q.vertices, Q.num_rows, A.num_rows));
         return uniform_by_rows(A, Q, draw, positions);
@@ -324,7 +324,7 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
     const Segments segments = segments_for(order, A, Q);
     std::vector<Piece> pieces = Cutter<Index>(Q, segments).pieces();
     if (!count_pieces(A, Q, draw, pieces)) return uniform_by_rows(A, Q, draw, positions);
-    RowsResult<Index> result = placed(Q, positions, pieces);
+    RowsResult<Index> result = placed(Q, positions, make_room, pieces);
     switch (order) {
         case Order::kPieces: draw_in_order(A, Q, draw, pieces, result); break;
         case Order::kFarRanges: draw_in_bulk_order<Distance::kFar>(A, Q, draw, pieces, segments, result); break;
@@ -336,13 +336,16 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
 }  // namespace
 
 template <class Index>
-RowsResult<Index> sampled_uniformly(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
+RowsResult<Index> sampled_uniformly(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
     const ThreadsFor threads(checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(draw.size, kMostVectorDraws)));
-    return uniform_rows(A, Q, draw, positions);
+    return uniform_rows(A, Q, draw, positions, make_room);
 }
 
-template RowsResult<int32_t> sampled_uniformly(const CsrView<int32_t>&, const SelectorView<int32_t>&, const DrawArguments&, bool);
-template RowsResult<int64_t> sampled_uniformly(const CsrView<int64_t>&, const SelectorView<int64_t>&, const DrawArguments&, bool);
+template RowsResult<int32_t> sampled_uniformly(
+    const CsrView<int32_t>&, const SelectorView<int32_t>&, const DrawArguments&, bool, const MakeRoom<int32_t>&);
+template RowsResult<int64_t> sampled_uniformly(
+    const CsrView<int64_t>&, const SelectorView<int64_t>&, const DrawArguments&, bool, const MakeRoom<int64_t>&);
 
 // --- binding ----------------------------------------------------------------------------------------------------------------
 
@@ -355,7 +358,7 @@ nb::tuple sample_rows_uniform(
     const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
     const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
     const DrawArguments draw = draw_arguments(how);
-    return run<Index>([&] { return sampled_uniformly(A, Q, draw, positions); });
+    return run<Index>([&] { return sampled_uniformly<Index>(A, Q, draw, positions, make_stacked_room<Index>); });
 }
 
 template <class Index>

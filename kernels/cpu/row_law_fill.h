@@ -27,10 +27,21 @@ struct RowsResult {
     Buffer<Index> columns;
     Buffer<int64_t> positions;  // empty where not asked for
     bool with_positions = false;
+    Buffer<int64_t> batch_begin;  // k, where the entries of batches are not stacked: where each batch's begin
 
+    // Where the entries of batch i begin.
+    int64_t begin(int64_t i) const { return batch_begin.size() > 0 ? batch_begin[i] : entry_ptr[i]; }
     // Where the entries of stacked row r, of batch i, begin.
-    int64_t offset(int64_t r, int64_t i) const { return entry_ptr[i] + indptr[r + i]; }
+    int64_t offset(int64_t r, int64_t i) const { return begin(i) + indptr[r + i]; }
 };
+
+// Room for the entries of all batches, stacked.
+template <class Index>
+void make_stacked_room(RowsResult<Index>& result) {
+    const int64_t num_entries = result.entry_ptr[result.entry_ptr.size() - 1];
+    result.columns = Buffer<Index>(num_entries);
+    result.positions = Buffer<int64_t>(result.with_positions ? num_entries : 0);
+}
 
 template <class Index>
 nb::tuple packed(RowsResult<Index>&& result) {
@@ -111,8 +122,7 @@ void add_entries(const SelectorView<Index>& Q, RowsResult<Index>& result) {
     for (int64_t i = 0; i < Q.num_batches; ++i) {
         result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.indptr[Q.batch_ptr[i + 1] + i]);
     }
-    result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
-    result.positions = Buffer<int64_t>(result.with_positions ? result.entry_ptr[Q.num_batches] : 0);
+    make_stacked_room(result);
 }
 
 // The counts of all rows, count(vertex), as pointers per batch; ahead(vertex) asks for what a later count reads. O(m), in parallel

@@ -1,6 +1,7 @@
 // The hops of the subgraph layout in one call, drawn uniformly: each vertex is drawn once, at the hop that found it (docs/law.md,
 // sections 3 and 4). Every step is what `sample_rows_uniform`, `compact`, `appended`, `interleave` and `interleave_pointers` do; a small
-// call spends more time between them than in them.
+// call spends more time between them than in them. The last hop, which has most entries, is drawn into its places in the result: what is
+// not copied is not held twice, and a call asks for memory of few sizes.
 #include <nanobind/stl/vector.h>
 
 #include <vector>
@@ -37,8 +38,11 @@ public:
     // Draws from the vertices found last. O(rows size) expected time.
     void draw(const DrawArguments& how) {
         const int64_t hop = static_cast<int64_t>(rows_.size()), size = fresh_.num_batches + 1;
-        RowsResult<Index> rows = sampled_uniformly(A_, fresh_, how, positions_);
-        Sources<Index> sources = number_columns<Index>(known_, rows.entry_ptr.data(), rows.columns.data(), true);
+        const bool is_last = hop + 1 == num_hops_;
+        const MakeRoom<Index> make_room = [&](RowsResult<Index>& rows) { is_last ? make_room_beside_others(rows) : make_stacked_room(rows); };
+        RowsResult<Index> rows = sampled_uniformly<Index>(A_, fresh_, how, positions_, make_room);
+        const int64_t* const begin = (rows.batch_begin.size() > 0 ? rows.batch_begin : rows.entry_ptr).data();
+        Sources<Index> sources = number_columns_at<Index>(known_, rows.entry_ptr.data(), begin, rows.columns.data(), true);
         int64_t* const known_ptr = result_.known_ptr.data() + (hop + 1) * size;
         int64_t* const entry_ptr = result_.entry_ptr.data() + hop * size;
         std::copy_n(sources.src_ptr.data(), size, known_ptr);
@@ -48,16 +52,18 @@ public:
         row_ptr_.push_back(fresh_.batch_ptr);
         result_.known = std::move(sources.src);
         known_ = {known_ptr, result_.known.data(), fresh_.batch_ids, fresh_.num_batches, known_ptr[size - 1]};
-        if (hop + 1 < num_hops_) go_on_with(appended_ids(known_ptr - size, known_ptr, known_.vertices, known_.num_batches));
+        if (!is_last) go_on_with(appended_ids(known_ptr - size, known_ptr, known_.vertices, known_.num_batches));
     }
 
-    // One kind of array after the other, the longest first: beside the result there is that one once more at most.
     UnitedHops<Index> united() {
-        std::vector<const int64_t*> entries;
-        for (const RowsResult<Index>& hop : rows_) entries.push_back(hop.entry_ptr.data());
-        const Places of_entries(entries, known_.num_batches, 0), of_rows(row_ptr_, known_.num_batches, 1);
-        if (positions_) result_.positions = side_by_side(of_entries, &RowsResult<Index>::positions);
-        result_.indices = side_by_side(of_entries, &RowsResult<Index>::columns);
+        const Places of_rows(row_ptr_, known_.num_batches, 1);
+        RowsResult<Index>& last = rows_.back();
+        if (last.batch_begin.size() > 0) {
+            result_.positions = std::move(last.positions);
+            result_.indices = std::move(last.columns);
+        } else {
+            unite_entries(places_of_entries(last.entry_ptr), result_.positions, result_.indices);
+        }
         std::vector<const int64_t*> pointers;
         for (const RowsResult<Index>& hop : rows_) pointers.push_back(hop.indptr.data());
         result_.indptr = Buffer<int64_t>(of_rows.total());
@@ -74,12 +80,35 @@ private:
         fresh_ = {ptr, fresh_ids_.data(), fresh_.batch_ids, fresh_.num_batches, ptr[fresh_.num_batches]};
     }
 
+    // `last`: the pointers of the last hop's entries, which is not among the hops yet, or is the last of them.
+    Places places_of_entries(const Buffer<int64_t>& last) const {
+        std::vector<const int64_t*> entries;
+        for (const RowsResult<Index>& hop : rows_) entries.push_back(hop.entry_ptr.data());
+        entries.resize(static_cast<size_t>(num_hops_), last.data());
+        return Places(std::move(entries), known_.num_batches, 0);
+    }
+
+    // The last hop's entries get the arrays of all hops, in which those of the others lie already.
+    void make_room_beside_others(RowsResult<Index>& last) {
+        const Places places = places_of_entries(last.entry_ptr);
+        unite_entries(places, last.positions, last.columns);
+        last.batch_begin = Buffer<int64_t>(places.num_batches);
+        for (int64_t i = 0; i < places.num_batches; ++i) last.batch_begin[i] = places.place(i, num_hops_ - 1);
+    }
+
+    // One kind of array after the other, the longest first: beside the result there is that one once more at most.
+    void unite_entries(const Places& places, Buffer<int64_t>& positions, Buffer<Index>& indices) {
+        if (positions_) positions = side_by_side(places, &RowsResult<Index>::positions);
+        indices = side_by_side(places, &RowsResult<Index>::columns);
+    }
+
     // An array of all hops, which let go of theirs.
     template <class T>
     Buffer<T> side_by_side(const Places& places, Buffer<T> RowsResult<Index>::*array) {
         Buffer<T> all(places.total());
         std::vector<const void*> parts;
         for (const RowsResult<Index>& hop : rows_) parts.push_back((hop.*array).data());
+        parts.resize(static_cast<size_t>(num_hops_), nullptr);
         interleave_parts(places, parts, sizeof(T), all.data());
         for (RowsResult<Index>& hop : rows_) hop.*array = Buffer<T>();
         return all;

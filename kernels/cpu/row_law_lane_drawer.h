@@ -81,7 +81,7 @@ private:
         const Index* const vertices = Q_.vertices + first;
         const int64_t most = most_whole(), size = how_.size, last = piece.end - first - 1;
         int64_t* const pointers = result_.indptr.data() + first + piece.batch + 1;
-        Index* const to = result_.columns.data() + result_.entry_ptr[piece.batch];
+        Index* const to = result_.columns.data() + result_.begin(piece.batch);
         const int64_t* const where = result_.with_positions ? positions_of(to) : nullptr;
         int64_t lane = group.rows, whole = group.whole;
         std::fill(group.lanes.batch_id + lane, group.lanes.batch_id + kLanes, static_cast<uint32_t>(Q_.batch_ids[piece.batch]));

@@ -35,13 +35,15 @@ struct Places {
     int64_t total() const { return begin[num_batches * hops()]; }
 };
 
-// parts: one array per hop. O(bytes), in parallel over batches.
+// parts: one array per hop, null where its parts are in their places. O(bytes), in parallel over batches.
 inline void interleave_parts(const Places& places, const std::vector<const void*>& parts, int64_t item_size, void* out) {
     parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
         for (int64_t h = 0; h < places.hops(); ++h) {
             const size_t bytes = static_cast<size_t>(places.count(i, h) * item_size);
-            const uint8_t* from = static_cast<const uint8_t*>(parts[static_cast<size_t>(h)]) + places.first(i, h) * item_size;
-            if (bytes > 0) std::memcpy(static_cast<uint8_t*>(out) + places.place(i, h) * item_size, from, bytes);
+            const void* const part = parts[static_cast<size_t>(h)];
+            if (!part || bytes == 0) continue;
+            const uint8_t* const from = static_cast<const uint8_t*>(part) + places.first(i, h) * item_size;
+            std::memcpy(static_cast<uint8_t*>(out) + places.place(i, h) * item_size, from, bytes);
         }
     });
 }

@@ -12,7 +12,7 @@ from spsample.sampling.bulk import BulkSample
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
-POOL_SHARE = 1 / 8  # of what was in use, which the pool keeps at most
+POOL_SHARE = 3 / 8  # of what was in use, which the pool keeps at most where calls repeat
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 PLACED_THREAD_BYTES = 6 << 20  # the unused parts of a block of columns and of one of their places in A
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block

@@ -162,13 +162,13 @@ def test_entries_that_a_bulk_may_have() -> None:
     assert entries == [made.counts.scaled(k, made._margin(k)).entries for k in (steady, steady, 184, steady)]
 
 
-def test_arrays_are_planned_a_quarter_larger_than_the_pilots_promise() -> None:
+def test_arrays_are_planned_a_third_larger_than_the_pilots_promise() -> None:
     """And larger still where batches differ."""
     made = plan()
     alike = replace(made, counts=replace(made.counts, spread=0.0))
     for k in (1, 10, 100):
         promised = made.counts.scaled(k).result_bytes(made.id_bytes)
-        assert alike.result_bytes(k) == pytest.approx(1.25 * promised, rel=0.02)
+        assert alike.result_bytes(k) == pytest.approx(1.35 * promised, rel=0.02)
         assert alike.result_bytes(k) < made.result_bytes(k)
 
 

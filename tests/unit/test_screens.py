@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from spsample.cli.main import app
 
 PLAN = ("plan", "rmat:12,16", "--ranks", "8", "--fanouts", "15,10", "--batch-size", "64", "--network", "ethernet")
-MEMORY = ("--memory-per-rank", "36MB", "--model-size", "2MB", "--replicate-hubs", "100KiB")
+MEMORY = ("--memory-per-rank", "40MB", "--model-size", "2MB", "--replicate-hubs", "100KiB")
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 WIDTHS = ("60", "80")
 
