@@ -9,6 +9,7 @@ import typer
 
 from bulk_size import bulk_size
 from cache_hits import cache_hits
+from call_faults import call_faults
 from cold_store import cold_store
 from cooperative import cooperative
 from cooperative_plan import cooperative_plan
@@ -45,6 +46,7 @@ app.command()(planning)
 app.command()(prefetch)
 app.command()(sampling)
 app.command()(light_loops)
+app.command()(call_faults)
 app.command()(small_graphs)
 app.command()(machine_split)
 app.command()(traffic)
@@ -81,6 +83,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     small_graphs(graph=["grid:20"], batch_size=[16], bulk_size=[1, 4], batches=8, rounds=1, out=out)
+    call_faults(graph="rmat:10,8", bulk_size=[2], batch_size=16, calls=2, out=out)
     light_loops(
         graph=["rmat:10,8"],
         batch_size=[64],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 import spsample as sp  # noqa: E402
+from spsample.backends.hops import hop_by_hop  # noqa: E402
 from spsample.backends.protocol import Draw, Matrix, StackedSelector  # noqa: E402
 
 pytestmark = pytest.mark.sanitize
@@ -254,19 +255,39 @@ def test_whole_rows_numbered(name, index, num_batches):
 @each_set
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("num_batches", [1, 3, 40])
-def test_all_hops_at_once(name, index, num_batches):
-    """Hubs, empty rows, rows that are taken whole, and batches that find vertices of each other."""
+@pytest.mark.parametrize("last", [40, 70])
+def test_all_hops_at_once(name, index, num_batches, last):
+    """Hubs, empty rows, rows that are taken whole, and batches that find vertices of each other; many draws a row."""
     rng = np.random.default_rng(num_batches)
     lengths = rng.integers(0, 40, 3000)
     lengths[[5, 2999]] = 3000, 0
     A = random_matrix(rng, lengths.tolist(), index)
     Q = random_selector(rng, len(lengths), [30] * num_batches, False, index)
-    draws = [Draw((3, 4), hop, size, False) for hop, size in enumerate([15, 10, 40])]
+    draws = [Draw((3, 4), hop, size, False) for hop, size in enumerate([15, 10, last])]
     with instruction_set(name):
         hops = CPU.sample_hops(A, Q, draws, True)
     expected = REFERENCE.sample_hops(A, Q, draws, True)
     for got, want in zip(hops, expected, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@each_set
+@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize("sizes", [[2], [300] * 12, [40, 0, *[500] * 60]])
+def test_hops_in_bulk_order(name, positions, sizes):
+    """A larger than a range: the last hop of all batches, visited range by range, goes between those before it."""
+    rng = np.random.default_rng(9)
+    n = 20_000
+    A = random_matrix(rng, rng.integers(0, 250, n).tolist())
+    assert A.indices.nbytes > 2 * (4 << 20)
+    Q, draws = random_selector(rng, n, sizes, True), [Draw(KEY, hop, size) for hop, size in enumerate([9, 7])]
+    with threads(1), instruction_set("portable"):
+        expected = hop_by_hop(CPU, A, Q, draws, positions)
+    for count in (1, 3):
+        with threads(count), instruction_set(name):
+            hops = CPU.sample_hops(A, Q, draws, positions)
+        for got, want in zip(hops, expected, strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(
