@@ -318,20 +318,19 @@ Sources<Index> number_batches(const SelectorView<Index>& Q, bool include_targets
     return stacked_sources(Q, include_targets, added);
 }
 
-// Numbers columns, entry_ptr[i + 1] - entry_ptr[i] of batch i, which begin at begin[i].
-template <class Index>
-Sources<Index> number_columns_at(
-    const SelectorView<Index>& Q, const int64_t* entry_ptr, const int64_t* begin, Index* columns, bool include_targets) {
+// Numbers columns, entry_ptr[i + 1] - entry_ptr[i] of batch i, which begin at begin(i).
+template <class Index, class Begin>
+Sources<Index> number_columns_at(const SelectorView<Index>& Q, const int64_t* entry_ptr, Begin&& begin, Index* columns, bool include_targets) {
     constexpr int64_t kEntryWork = 8, kBatchWork = 1 << 12;  // as elements of a loop
     const ThreadsFor threads(kEntryWork * (Q.num_rows + entry_ptr[Q.num_batches]) + kBatchWork * Q.num_batches);
-    const auto columns_of = [&](int64_t i) { return Columns<Index>{columns + begin[i], entry_ptr[i + 1] - entry_ptr[i]}; };
+    const auto columns_of = [&](int64_t i) { return Columns<Index>{columns + begin(i), entry_ptr[i + 1] - entry_ptr[i]}; };
     return number_batches(Q, include_targets, columns_of);
 }
 
 // Numbers columns that lie stacked, batch i's from entry_ptr[i] on.
 template <class Index>
 Sources<Index> number_columns(const SelectorView<Index>& Q, const int64_t* entry_ptr, Index* columns, bool include_targets) {
-    return number_columns_at(Q, entry_ptr, entry_ptr, columns, include_targets);
+    return number_columns_at(Q, entry_ptr, [&](int64_t i) { return entry_ptr[i]; }, columns, include_targets);
 }
 
 }  // namespace spsample

@@ -78,7 +78,8 @@ void free_memory(void* memory, size_t bytes) noexcept {
 // generation of requests and the one before, so that one large call is not remembered for ever. What was kept longest is freed
 // first. A call's intermediate blocks and its results differ in size, though, and are not in use together: all of them may
 // take more than that, and would be freed and fetched in every call. So the pool remembers the sizes it freed of late. When one
-// of them is asked for again, it may keep as much more from then on, up to a quarter of the peak or 8 MiB, and to twice the peak.
+// of them is asked for again, it may keep as much more from then on, up to a quarter of the peak or to 8 MiB,
+// whichever is more, and to twice the peak at most.
 // A call that is not repeated never takes it. What nobody asked for in a long time is freed.
 class Pool {
 public:
@@ -137,7 +138,7 @@ public:
 private:
     static constexpr int kGeneration = 256;  // requests
     static constexpr uint64_t kIdle = 8 * kGeneration;
-    static constexpr size_t kMostExtra = size_t{8} << 20;  // or a quarter of the peak
+    static constexpr size_t kMostExtra = size_t{8} << 20;  // or a quarter of the peak, where that is more
 
     // A kept block, and how many were given back before it.
     struct Free {
@@ -188,7 +189,7 @@ private:
     void allow_again(size_t size) noexcept {
         const auto found = fitting(freed_, size);
         if (found == freed_.end()) return;
-        extra_ = std::min(extra_ + found->first, std::max(kMostExtra, peak_in_use() / 4));
+        extra_ += found->first;
         freed_.erase(found);
     }
 
@@ -197,7 +198,8 @@ private:
     size_t base_limit() const noexcept { return peak_in_use() + peak_in_use() / 8; }
 
     size_t limit() const noexcept {
-        return std::min(base_limit() + extra_, 2 * peak_in_use());
+        const size_t peak = peak_in_use(), most_extra = std::max(kMostExtra, peak / 4);
+        return std::min(base_limit() + std::min(extra_, most_extra), 2 * peak);
     }
 
     void trim() noexcept {

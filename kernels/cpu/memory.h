@@ -18,7 +18,8 @@ Block take_block(size_t bytes);
 
 // Gives a block back. A large one is kept for reuse, within limits: blocks in use and kept take at most an eighth more memory
 // together than those in use took at their peak, of late (the last 256 to 512 requests for large blocks). Where blocks freed by
-// this limit are asked for again, it rises, by up to a quarter of that peak or 8 MiB, and to twice that peak at most.
+// this limit are asked for again, it rises, by up to a quarter of that peak or 8 MiB, whichever is more, and to twice that
+// peak at most.
 void give_block(Block block) noexcept;
 
 // Bytes kept and not in use.

@@ -290,10 +290,9 @@ void draw_in_bulk_order(
 // Any size and degree.
 template <class Index>
 RowsResult<Index> uniform_by_rows(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
-    RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t row) {
-        return drawn_count(A.degree(row), draw.size, draw.replace);
-    });
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
+    const auto count_of = [&](int64_t row) { return drawn_count(A.degree(row), draw.size, draw.replace); };
+    RowsResult<Index> result = laid_out(A, Q, positions, count_of, make_room);
     fill_rows(A, Q, result, [&](DrawScratch& scratch, int64_t row, int64_t batch_id, int64_t* out) {
         const int64_t begin = A.begin(row), degree = A.degree(row);
         const int64_t count = drawn_count(degree, draw.size, draw.replace);
@@ -318,12 +317,12 @@ RowsResult<Index> uniform_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
     if (draw.size == 0 || draw.size > kMostVectorDraws) {
         require_vertices(all_below(Q.vertices, Q.num_rows, A.num_rows));
-        return uniform_by_rows(A, Q, draw, positions);
+        return uniform_by_rows(A, Q, draw, positions, make_room);
     }
     const Order order = best_order(A, Q, draw.size);
     const Segments segments = segments_for(order, A, Q);
     std::vector<Piece> pieces = Cutter<Index>(Q, segments).pieces();
-    if (!count_pieces(A, Q, draw, pieces)) return uniform_by_rows(A, Q, draw, positions);
+    if (!count_pieces(A, Q, draw, pieces)) return uniform_by_rows(A, Q, draw, positions, make_room);
     RowsResult<Index> result = placed(Q, positions, make_room, pieces);
     switch (order) {
         case Order::kPieces: draw_in_order(A, Q, draw, pieces, result); break;

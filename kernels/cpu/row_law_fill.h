@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "bindings.h"
@@ -34,6 +35,10 @@ struct RowsResult {
     // Where the entries of stacked row r, of batch i, begin.
     int64_t offset(int64_t r, int64_t i) const { return begin(i) + indptr[r + i]; }
 };
+
+// Makes `columns` and `positions` of a result whose `entry_ptr` is known, and `batch_begin` where its batches are not stacked.
+template <class Index>
+using MakeRoom = std::function<void(RowsResult<Index>&)>;
 
 // Room for the entries of all batches, stacked.
 template <class Index>
@@ -91,6 +96,12 @@ void for_rows(const SelectorView<Index>& Q, int64_t begin, int64_t end, Body&& b
     }
 }
 
+// The row behind the last one of the batch of stacked row r.
+template <class Index>
+int64_t end_of_batch(const SelectorView<Index>& Q, int64_t r) {
+    return *std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, r);
+}
+
 // Room for the row pointers of all batches.
 template <class Index>
 RowsResult<Index> unfilled_pointers(const SelectorView<Index>& Q, bool with_positions) {
@@ -117,12 +128,12 @@ void accumulate_pointers(const SelectorView<Index>& Q, RowsResult<Index>& result
 
 // The arrays for the entries that the row pointers tell of.
 template <class Index>
-void add_entries(const SelectorView<Index>& Q, RowsResult<Index>& result) {
+void add_entries(const SelectorView<Index>& Q, RowsResult<Index>& result, const MakeRoom<Index>& make_room = make_stacked_room<Index>) {
     result.entry_ptr[0] = 0;
     for (int64_t i = 0; i < Q.num_batches; ++i) {
         result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.indptr[Q.batch_ptr[i + 1] + i]);
     }
-    make_stacked_room(result);
+    make_room(result);
 }
 
 // The counts of all rows, count(vertex), as pointers per batch; ahead(vertex) asks for what a later count reads. O(m), in parallel
@@ -158,25 +169,29 @@ void count_batches(const SelectorView<Index>& Q, RowsResult<Index>& result, Coun
 // Counts per row, count(vertex), as pointers per batch, and the arrays for the entries; ahead(vertex) asks for what a later count
 // reads. O(m).
 template <class Index, class Count, class Ahead>
-RowsResult<Index> laid_out(const SelectorView<Index>& Q, bool with_positions, Count&& count, Ahead&& ahead) {
+RowsResult<Index> laid_out(
+    const SelectorView<Index>& Q, bool with_positions, Count&& count, Ahead&& ahead,
+    const MakeRoom<Index>& make_room = make_stacked_room<Index>) {
     RowsResult<Index> result = unfilled_pointers(Q, with_positions);
     if (Q.num_batches >= thread_limit()) {
         count_batches(Q, result, count, ahead);
     } else {
         count_rows(Q, result, count, ahead);
     }
-    add_entries(Q, result);
+    add_entries(Q, result, make_room);
     return result;
 }
 
 // The same for counts that read row pointers of A.
 template <class Index, class Count>
-RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions, Count&& count) {
-    return laid_out(Q, with_positions, count, [&](int64_t vertex) { SPSAMPLE_PREFETCH(A.indptr + vertex); });
+RowsResult<Index> laid_out(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions, Count&& count,
+    const MakeRoom<Index>& make_room = make_stacked_room<Index>) {
+    return laid_out(Q, with_positions, count, [&](int64_t vertex) { SPSAMPLE_PREFETCH(A.indptr + vertex); }, make_room);
 }
 
 // Fills columns (and positions) with what `pick` draws: pick(scratch, row, batch_id, out) writes a row's positions in
-// A to `out`. Works in groups of rows, so that the loads of one group's columns are under way at the same time.
+// A to `out`. Works in groups of rows whose entries lie side by side, so that the loads of one group's columns are under way at the same time.
 template <class Index, class Pick>
 void fill_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Pick&& pick) {
     struct Scratch {
@@ -202,8 +217,10 @@ void fill_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult
     parallel_chunks(
         Q.num_rows, kRowChunk, [] { return Scratch(); },
         [&](Scratch& scratch, int64_t begin, int64_t end) {
-            for (int64_t group = begin; group < end; group += kGroup) {
-                fill_group(scratch, group, std::min(end, group + kGroup));
+            for (int64_t group = begin, next; group < end; group = next) {
+                next = std::min(end, group + kGroup);
+                if (result.batch_begin.size() > 0) next = std::min(next, end_of_batch(Q, group));
+                fill_group(scratch, group, next);
             }
         });
 }

@@ -41,8 +41,8 @@ public:
         const bool is_last = hop + 1 == num_hops_;
         const MakeRoom<Index> make_room = [&](RowsResult<Index>& rows) { is_last ? make_room_beside_others(rows) : make_stacked_room(rows); };
         RowsResult<Index> rows = sampled_uniformly<Index>(A_, fresh_, how, positions_, make_room);
-        const int64_t* const begin = (rows.batch_begin.size() > 0 ? rows.batch_begin : rows.entry_ptr).data();
-        Sources<Index> sources = number_columns_at<Index>(known_, rows.entry_ptr.data(), begin, rows.columns.data(), true);
+        const auto begin = [&](int64_t i) { return rows.begin(i); };
+        Sources<Index> sources = number_columns_at(known_, rows.entry_ptr.data(), begin, rows.columns.data(), true);
         int64_t* const known_ptr = result_.known_ptr.data() + (hop + 1) * size;
         int64_t* const entry_ptr = result_.entry_ptr.data() + hop * size;
         std::copy_n(sources.src_ptr.data(), size, known_ptr);
@@ -57,13 +57,8 @@ public:
 
     UnitedHops<Index> united() {
         const Places of_rows(row_ptr_, known_.num_batches, 1);
-        RowsResult<Index>& last = rows_.back();
-        if (last.batch_begin.size() > 0) {
-            result_.positions = std::move(last.positions);
-            result_.indices = std::move(last.columns);
-        } else {
-            unite_entries(places_of_entries(last.entry_ptr), result_.positions, result_.indices);
-        }
+        result_.positions = std::move(rows_.back().positions);
+        result_.indices = std::move(rows_.back().columns);
         std::vector<const int64_t*> pointers;
         for (const RowsResult<Index>& hop : rows_) pointers.push_back(hop.indptr.data());
         result_.indptr = Buffer<int64_t>(of_rows.total());
@@ -80,35 +75,26 @@ private:
         fresh_ = {ptr, fresh_ids_.data(), fresh_.batch_ids, fresh_.num_batches, ptr[fresh_.num_batches]};
     }
 
-    // `last`: the pointers of the last hop's entries, which is not among the hops yet, or is the last of them.
-    Places places_of_entries(const Buffer<int64_t>& last) const {
+    // The last hop's entries get the arrays of all hops, in which those of the others lie already. One kind of array after the other, the
+    // longest first: beside these there is that of the other hops at most.
+    void make_room_beside_others(RowsResult<Index>& last) {
         std::vector<const int64_t*> entries;
         for (const RowsResult<Index>& hop : rows_) entries.push_back(hop.entry_ptr.data());
-        entries.resize(static_cast<size_t>(num_hops_), last.data());
-        return Places(std::move(entries), known_.num_batches, 0);
-    }
-
-    // The last hop's entries get the arrays of all hops, in which those of the others lie already.
-    void make_room_beside_others(RowsResult<Index>& last) {
-        const Places places = places_of_entries(last.entry_ptr);
-        unite_entries(places, last.positions, last.columns);
+        entries.push_back(last.entry_ptr.data());
+        const Places places(std::move(entries), known_.num_batches, 0);
+        if (positions_) last.positions = with_others(places, &RowsResult<Index>::positions);
+        last.columns = with_others(places, &RowsResult<Index>::columns);
         last.batch_begin = Buffer<int64_t>(places.num_batches);
         for (int64_t i = 0; i < places.num_batches; ++i) last.batch_begin[i] = places.place(i, num_hops_ - 1);
     }
 
-    // One kind of array after the other, the longest first: beside the result there is that one once more at most.
-    void unite_entries(const Places& places, Buffer<int64_t>& positions, Buffer<Index>& indices) {
-        if (positions_) positions = side_by_side(places, &RowsResult<Index>::positions);
-        indices = side_by_side(places, &RowsResult<Index>::columns);
-    }
-
-    // An array of all hops, which let go of theirs.
+    // An array of all hops, in which the last one's parts are still to be written; the others let go of theirs.
     template <class T>
-    Buffer<T> side_by_side(const Places& places, Buffer<T> RowsResult<Index>::*array) {
+    Buffer<T> with_others(const Places& places, Buffer<T> RowsResult<Index>::*array) {
         Buffer<T> all(places.total());
         std::vector<const void*> parts;
         for (const RowsResult<Index>& hop : rows_) parts.push_back((hop.*array).data());
-        parts.resize(static_cast<size_t>(num_hops_), nullptr);
+        parts.push_back(nullptr);
         interleave_parts(places, parts, sizeof(T), all.data());
         for (RowsResult<Index>& hop : rows_) hop.*array = Buffer<T>();
         return all;

@@ -16,7 +16,7 @@ from spsample.planning.scratch import scratch_on
 from spsample.planning.workload import Workload
 from spsample.sparse import get_num_threads
 
-MODEL_MARGIN = 0.35  # of arrays: blocks of memory are up to an eighth larger than their arrays, and some are kept
+MODEL_MARGIN = 0.35  # of arrays, as measured: blocks of memory are larger than their arrays, and some are kept
 DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
 CALL_BYTES = 8 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place

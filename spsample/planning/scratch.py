@@ -12,7 +12,7 @@ from spsample.sampling.bulk import BulkSample
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
-POOL_SHARE = 3 / 8  # of what was in use, which the pool keeps at most where calls repeat
+POOL_SHARE = 3 / 8  # of what was in use, which the pool keeps at most where calls repeat, but for some MiB of few
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 PLACED_THREAD_BYTES = 6 << 20  # the unused parts of a block of columns and of one of their places in A
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
@@ -111,7 +111,7 @@ def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:
 
 
 def _node_wise(graph: GraphProfile, counts: BulkCounts) -> int:
-    """A byte a vertex; where whole rows begin; a hop's new vertices once more, or one kind of united hops' arrays."""
+    """A byte a vertex; where whole rows begin; a hop's new vertices once more, or an array of united hops."""
     id_bytes, layers = graph.id_bytes, counts.layers
     new = max(id_bytes * (one.sources - one.rows) for one in layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * one.rows for one in layers)

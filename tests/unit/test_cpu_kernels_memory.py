@@ -117,6 +117,16 @@ def test_at_most_a_quarter_or_8_mib_more_and_twice_the_peak_in_use(sizes: list[i
             assert kept() <= min(peak * 9 / 8 + max(8, peak / 4), 2 * peak)
 
 
+def test_after_larger_calls_smaller_ones_keep_to_their_own_bound() -> None:
+    for _ in range(8):
+        for size in (48, 76, 128):
+            block(size)
+    for _ in range(3 * 256):
+        for size in (6, 10, 16):
+            block(size)
+    assert kept() <= 16 * 9 / 8 + 8
+
+
 def test_of_a_large_call_too_as_far_as_a_quarter_of_its_peak_goes() -> None:
     def large() -> set[int]:
         """As `phases`; the results take 33 MiB and the intermediate block 72, in use beside some of them."""
