@@ -39,7 +39,7 @@ def call_faults(
     graph_cache: Annotated[Path, typer.Option(help="Where graphs are kept.")] = Path("build/graphs"),
     out: Annotated[Path, typer.Option(help="Folder of call_faults.jsonl.")] = Path("bench/results"),
 ) -> None:
-    """Page faults and times of calls that repeat, with edge ids, each batch converted by `to_pyg()` where it can be."""
+    """Page faults and times of calls that repeat, with edge ids, each batch converted by `to_pyg()`."""
     path, folder = out / "call_faults.jsonl", graph_folder(graph, graph_cache)
     append(path, [{"kind": "machine", **machine_facts(threads)}])
     before = len(read(path))

@@ -78,9 +78,8 @@ void free_memory(void* memory, size_t bytes) noexcept {
 // generation of requests and the one before, so that one large call is not remembered for ever. What was kept longest is freed
 // first. A call's intermediate blocks and its results differ in size, though, and are not in use together: all of them may
 // take more than that, and would be freed and fetched in every call. So the pool remembers the sizes it freed of late. When one
-// of them is asked for again, it may keep as much more from then on, up to a quarter of the peak or to 8 MiB,
-// whichever is more, and to twice the peak at most.
-// A call that is not repeated never takes it. What nobody asked for in a long time is freed.
+// of them is asked for again, it may keep as much more from then on, up to a quarter of the peak or to 8 MiB, whichever is more,
+// and to twice the peak at most. A call that is not repeated never takes it. What nobody asked for in a long time is freed.
 class Pool {
 public:
     Block take(size_t bytes) {
