@@ -117,10 +117,11 @@ def _subgraph(settings: Settings) -> Case:
     return Case(
         name="subgraph",
         about="each vertex is drawn once",
-        baseline="torch-sparse operation",
+        baseline="pyg-lib operation",
         sides=(
-            Side("spsample", SPSAMPLE, "bulk", own),
-            Side("torch-sparse operation", PYG, "neighbor_sample", few),
+            Side("spsample, CSR", SPSAMPLE, "bulk", own),
+            Side("spsample, COO and edge ids", SPSAMPLE, "bulks_to_pyg", {**own, "bulk_size": settings.batches}),
+            Side("pyg-lib operation", PYG, "pyg_lib_sample", few),
             Side("NeighborLoader", PYG, "neighbor_loader", {**few, "workers": 0}),
             Side("NeighborLoader, 2 workers", PYG, "neighbor_loader", {**few, "workers": 2}),
         ),

@@ -28,7 +28,7 @@ def sampling(
     threads: Annotated[int, typer.Option(help="Threads of every peer.")] = 2,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 5,
     dgl_python: Annotated[str | None, typer.Option(help="Interpreter that has DGL.")] = None,
-    pyg_python: Annotated[str | None, typer.Option(help="Interpreter that has PyG and torch-sparse.")] = None,
+    pyg_python: Annotated[str | None, typer.Option(help="Interpreter that has PyG and pyg-lib.")] = None,
     graph_cache: Annotated[Path | None, typer.Option(help="Folder that keeps generated graphs.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of sampling.jsonl and sampling.png.")] = Path("bench/results"),
 ) -> None:

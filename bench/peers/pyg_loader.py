@@ -1,4 +1,4 @@
-"""PyG on pyg-lib or torch-sparse: NeighborLoader, with features too, and the sampling operation of torch-sparse."""
+"""PyG on pyg-lib or torch-sparse: NeighborLoader, with features too, and the sampling operation of pyg-lib."""
 
 from __future__ import annotations
 
@@ -56,19 +56,6 @@ def neighbor_loader(inputs: Inputs, options: Options) -> Work:
     return work
 
 
-def neighbor_sample(inputs: Inputs, options: Options) -> Work:
-    """`torch.ops.torch_sparse.neighbor_sample` alone, batch after batch."""
-    colptr, row = _csc(inputs)
-    seeds = [torch.from_numpy(batch) for batch in inputs.seeds(options)]
-    sample = torch.ops.torch_sparse.neighbor_sample
-
-    def work() -> dict[str, float]:
-        edges = sum(len(sample(colptr, row, batch, options["fanouts"], False, True)[1]) for batch in seeds)
-        return {"batches": len(seeds), "edges": edges}
-
-    return work
-
-
 def pyg_lib_sample(inputs: Inputs, options: Options) -> Work:
     """`torch.ops.pyg.neighbor_sample` alone, batch after batch: COO with edge ids."""
     colptr, row = _csc(inputs)
@@ -84,6 +71,5 @@ def pyg_lib_sample(inputs: Inputs, options: Options) -> Work:
 
 TASKS: dict[str, Task] = {
     "neighbor_loader": neighbor_loader,
-    "neighbor_sample": neighbor_sample,
     "pyg_lib_sample": pyg_lib_sample,
 }

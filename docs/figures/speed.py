@@ -27,7 +27,9 @@ class Group(NamedTuple):
 
 GROUPS = [
     Group("GraphSAGE", "blocks", "spsample, CSR", "DGL DataLoader", "DGL DataLoader"),
-    Group("GraphSAGE,\nPyG's form", "subgraph", "spsample", "NeighborLoader, 2 workers", "PyG (torch-sparse)"),
+    Group(
+        "GraphSAGE,\nPyG's form", "subgraph", "spsample, COO and edge ids", "NeighborLoader, 2 workers", "PyG (pyg-lib)"
+    ),
     Group("LADIES", "ladies-norm", "spsample", "SciPy", "its authors' method (SciPy)"),
     Group("FastGCN", "fastgcn", "spsample", "SciPy", "its authors' method (SciPy)"),
 ]
