@@ -124,6 +124,8 @@ def bulks(inputs: Inputs, options: Options) -> Work:
 
 def bulks_to_pyg(inputs: Inputs, options: Options) -> Work:
     """The same, each batch delivered as int64 COO edges with edge ids and node ids, as torch tensors."""
+    import torch  # noqa: F401  (as above)
+
     from spsample.sampling import adapters
 
     calls = _Bulks(inputs, {**options, "edge_ids": True})

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 GROUPS = [
     Group("GraphSAGE", "blocks", "spsample, CSR", "DGL DataLoader", "DGL DataLoader"),
     Group(
-        "GraphSAGE,\nPyG's form", "subgraph", "spsample, COO and edge ids", "NeighborLoader, 2 workers", "PyG (pyg-lib)"
+        "PyG's form,\nwith features", "loader-subgraph", "spsample, pyg()", "NeighborLoader, 2 workers", "PyG (pyg-lib)"
     ),
     Group("LADIES", "ladies-norm", "spsample", "SciPy", "its authors' method (SciPy)"),
     Group("FastGCN", "fastgcn", "spsample", "SciPy", "its authors' method (SciPy)"),
@@ -58,7 +58,7 @@ def main(path: Path) -> None:
     times = seconds()
     figure, rows = plt.subplots(len(GROUPS), 1, figsize=(9.0, 3.3))
     figure.subplots_adjust(left=0.38, right=0.92, top=0.88, bottom=0.01, hspace=0.45)
-    title = "Time to sample one minibatch (shorter is better; each pair has its own scale)"
+    title = "Time of one minibatch (shorter is better; each pair has its own scale)"
     figure.text(0.015, 0.945, title, fontsize=11, weight="bold", color=INK)
     for axes, group in zip(rows, GROUPS, strict=True):
         bars(axes, group, times[group.case, group.ours], times[group.case, group.other])
