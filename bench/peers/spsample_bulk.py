@@ -124,7 +124,7 @@ def bulks(inputs: Inputs, options: Options) -> Work:
 
 def bulks_to_pyg(inputs: Inputs, options: Options) -> Work:
     """The same, each batch delivered as int64 COO edges with edge ids and node ids, as torch tensors."""
-    import torch  # noqa: F401  (as above)
+    import torch  # noqa: F401  (missing where tensors would miss it: said before anything is timed)
 
     from spsample.sampling import adapters
 
