@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from spsample.cli.screen import console, has_bars, print_message
+from spsample.common.locks import renewed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,7 +54,7 @@ def heartbeat(status: Callable[[], str]) -> Iterator[None]:
     status
         Says how far the work is; empty for no line.
     """
-    begin, is_over = time.monotonic(), threading.Event()
+    begin, is_over = time.monotonic(), renewed(threading.Event())
 
     def beat() -> None:
         while not is_over.wait(MINUTE):

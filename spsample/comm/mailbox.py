@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spsample.comm.communicator import Communicator
 from spsample.comm.headers import pickled_error
+from spsample.common.locks import renewed
 from spsample.errors import on_rank, raised_by
 
 __all__ = ["EVERYONE", "Letter", "Mailbox"]
@@ -108,7 +109,7 @@ class Mailbox:
         self._comm = comm
         self._deliver, self._tell_end = deliver, ended
         self._phase, self._call = phase, phase if call is None else call
-        self._lock = threading.RLock()  # a pass may end during garbage collection, wherever this thread is
+        self._lock = renewed(threading.RLock())  # a pass may end during garbage collection, wherever this thread is
         self._process = os.getpid()
         self._posted: deque[_Outgoing] = deque()
         self._is_failing = False

@@ -17,6 +17,7 @@ from spsample.comm.checks import check_blocks, check_exchange, check_gather, che
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import describe, exchange_numbers
 from spsample.comm.waiting import timeout_or_default
+from spsample.common.locks import renewed
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads
 
@@ -41,7 +42,7 @@ class _Rendezvous:
         self.places: list[Any] = [None] * len(self.world)
         self.timeout = timeout
         self._parts: WeakSet[_Rendezvous] = WeakSet()
-        self._changed = threading.Condition()
+        self._changed = renewed(threading.Condition())
         self._here: set[int] = set()
         self._meetings = 0
         self._over = ""  # why nobody meets here any more

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from spsample.common.locks import renewed
 from spsample.common.threads import compiled_core
 
 __all__ = ["Contents", "contents_of", "is_mapped"]
@@ -33,7 +34,7 @@ class Contents:
     def __init__(self, arrays: dict[str, Any]) -> None:
         self._arrays = arrays
         self._numbers: dict[str, int] | None = None
-        self._making = Lock()
+        self._making = renewed(Lock())
 
     def numbers(self) -> dict[str, int]:
         """`contents_of` each array; of several threads one computes."""

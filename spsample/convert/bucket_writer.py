@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.locks import renewed
 from spsample.convert.resources import core
 from spsample.convert.spill import Segment, Spill
 
@@ -73,7 +74,7 @@ class PlacesInTurn(Places):
         self.end = 0
         self._next = 0
         self._stopped = False
-        self._change = Condition()
+        self._change = renewed(Condition())
 
     def begin(self, bucket: int) -> int:
         """Wait for the bucket before, and return the first entry."""

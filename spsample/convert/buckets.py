@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.locks import renewed
 from spsample.convert.resources import core
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class TargetHistogram:
         self.largest = -1
         self._mirror = mirror
         self._drop_loops = drop_loops
-        self._lock = Lock()
+        self._lock = renewed(Lock())
 
     def reach(self, largest: int) -> None:
         """Let ids up to `largest` be counted."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.locks import renewed
 from spsample.errors import DataError
 from spsample.store.folder import system_errors
 
@@ -58,7 +59,7 @@ class Spill:
         with system_errors(path, "a temporary file that can be made"):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._chunks: dict[int, tuple[int, int, NDArray[np.int64]]] = {}
-        self._lock = Lock()
+        self._lock = renewed(Lock())
 
     def add(self, number: int, first: int, records: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         """Write the records of chunk `number`; bucket b has those from ``offsets[b]`` to ``offsets[b + 1]``."""

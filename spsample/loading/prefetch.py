@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spsample.backends.tensors import on_this_stream
+from spsample.common.locks import renewed
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases
@@ -137,7 +138,7 @@ class _Buffer:
         self.waiting = waiting
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.words: SimpleQueue[_Word] = SimpleQueue()
-        self.ended = threading.Event()
+        self.ended = renewed(threading.Event())
         self.is_closed = False
         self.process = os.getpid()
         self.most = ahead.items

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from spsample.common.checks import require_iterable, require_type
+from spsample.common.locks import renewed
 from spsample.timeline.timeline import Timeline
 
 __all__ = ["Phases"]
@@ -52,7 +53,7 @@ class Phases:
         self._names = tuple(require_iterable("names", names, "names of phases"))
         for name in self._names:
             require_type("names", name, str, "names of phases")
-        self._lock = Lock()
+        self._lock = renewed(Lock())
         self._seconds: dict[str, float] = {}
         self.clear()
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.common.locks import renewed
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -59,7 +61,7 @@ class SpanFile:
         self._is_finished = False
         self._process = os.getpid()
         self._waiting: list[tuple[float, float, int, int, int]] = []
-        self._lock = Lock()
+        self._lock = renewed(Lock())
 
     def add(self, span: tuple[float, float, int, int, int]) -> None:
         """Keep a span, whose numbers are those of `SPAN`; any thread may."""

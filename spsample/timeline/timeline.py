@@ -17,6 +17,7 @@ import numpy as np
 from spsample.comm import Channel, Communicator, LocalCommunicator, Sent, collective
 from spsample.comm.objects import all_gather_object
 from spsample.common.checks import require_choice, require_int, require_number, require_path, require_type
+from spsample.common.locks import renewed
 from spsample.errors import DataError, InputError, SpSampleError
 from spsample.timeline.clocks import ClockOffset, clock_offset
 from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, SpanFile
@@ -72,7 +73,7 @@ class Timeline:
             self._spans: SpanFile | None = SpanFile(_temporary(self.path, self.comm.rank))
         self._rows = _Rows()
         self._names: dict[tuple[str, str], int] = {}
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
         self._offset = clock_offset(self.comm)
         self.left_out = 0
 
@@ -268,7 +269,7 @@ class _Rows:
         self._threads: list[threading.Thread] = []
         self._main = threading.current_thread()
         self._mine = threading.local()
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
 
     def number(self) -> int:
         """The row of the calling thread."""

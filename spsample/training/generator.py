@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import torch
 
+from spsample.common.locks import renewed
+
 __all__ = ["RunGenerator"]
 
 
@@ -35,7 +37,7 @@ class RunGenerator:
     True
     """
 
-    _lock: ClassVar[Lock] = Lock()
+    _lock: ClassVar[Lock] = renewed(Lock())
 
     def __init__(self, random_seed: int, device: torch.device) -> None:
         self._random_seed = random_seed

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class CupyDevice:
         self._allocator: Any = None
         self._share_torch_pool()
 
-    @cached_property
+    @property
     def arch(self) -> str:
         """Architecture to compile for, such as "sm_90"."""
         return f"sm_{self._device.compute_capability}"

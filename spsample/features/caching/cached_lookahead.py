@@ -13,6 +13,7 @@ import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
+from spsample.common.locks import renewed, was_held
 from spsample.errors import InputError
 from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import MOST_ITEMS, Decision, Lookahead, lookahead_bytes
@@ -76,7 +77,7 @@ class LookaheadRows:
     def __init__(self, rows: CachedRows, lookahead: Lookahead) -> None:
         self.dtype, self.reader, self.row_bytes = rows.dtype, rows.reader, rows.row_bytes
         self._lookahead = lookahead
-        self._changing, self._renewing, self._process = Lock(), Lock(), os.getpid()
+        self._changing, self._process = renewed(Lock()), os.getpid()
         self._awaited = np.zeros(lookahead.capacity, np.int32)  # rows on their way to each place
         self._filled_by = np.zeros(lookahead.capacity, np.int32)  # the last call that put one there
         self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
@@ -178,18 +179,17 @@ class LookaheadRows:
     def _lock(self) -> Lock:
         """Held while anything is changed or read."""
         if self._process != os.getpid():
-            with self._renewing:
+            with self._changing:
                 if self._process != os.getpid():
                     self._renew()
                     self._process = os.getpid()
         return self._changing
 
     def _renew(self) -> None:
-        """In a forked process: a thread that it has not may have held the lock. Then nothing is known to be whole."""
-        if self._changing.locked():
+        """In a forked process: where a thread that it has not held the lock, nothing is known to be whole."""
+        if was_held(self._changing):
             ranks = self._lookahead.ranks
             self._lookahead = Lookahead(len(ranks) - ranks, self._lookahead.capacity)
-        self._changing = Lock()
         self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock

@@ -5,6 +5,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import NamedTuple
 
+from spsample.common.locks import renewed
+
 __all__ = ["CacheCounts", "Counter"]
 
 
@@ -62,7 +64,7 @@ class Counter:
     """
 
     def __init__(self, kinds: int) -> None:
-        self._adding = Lock()
+        self._adding = renewed(Lock())
         self._rows = [0] * kinds
 
     def add(self, *rows: int) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spsample.common.locks import renewed
 from spsample.features.on_device.addresses import row_addresses
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class StagedRows:
     def __init__(self, device: Device, dim: int, dtype: np.dtype[Any]) -> None:
         self._device, self._dim, self._dtype = device, dim, dtype
         self._idle: list[_Piece] = []
-        self._taking = Lock()
+        self._taking = renewed(Lock())
 
     @contextmanager
     def rows(self, count: int) -> Iterator[tuple[NDArray[Any], Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.common.checks import require_int, require_iterable, require_type
+from spsample.common.locks import renewed
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
 from spsample.errors import BackendError, DataError, InputError
@@ -152,7 +153,7 @@ class DiskFeatures:
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting = _Waiting()
-        self._process, self._reopening = os.getpid(), Lock()
+        self._process, self._reopening = os.getpid(), renewed(Lock())
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -314,7 +315,7 @@ class _Waiting:
     """Announced batches that the core has no room for yet; used by several threads."""
 
     def __init__(self) -> None:
-        self._changing = Lock()
+        self._changing = renewed(Lock())
         self._batches: deque[NDArray[Any]] = deque()
 
     def extend(self, rows: Any, batches: Iterable[NDArray[Any]]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from spsample.backends.tensors import on_this_stream
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
+from spsample.common.locks import renewed
 from spsample.common.packing import pack, unframed
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
 from spsample.loading.factored.queue import BatchQueue
@@ -109,7 +110,7 @@ class FactoredEpoch:
         self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
         self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
         self._arrived: dict[int, Any] = {}
-        self._arrival = threading.Condition()
+        self._arrival = renewed(threading.Condition())
         self._failure: Exception | None = None
         self._samplers = {
             batch: sampler

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from spsample.common.locks import renewed
 from spsample.errors import CapacityError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class BatchQueue:
         self._send = send
         self._batches: dict[int, NDArray[Any]] = {}
         self._owed: dict[int, int] = {}
-        self._changed = threading.Condition()
+        self._changed = renewed(threading.Condition())
         self._is_closed = False
 
     def put(self, batch: int, packed: NDArray[Any]) -> bool:

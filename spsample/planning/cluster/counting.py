@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.common.lazily import lazily
 from spsample.distributed.placement import balanced, equal_bounds
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.planning.cluster.block_rows import BlockRows
@@ -119,17 +119,17 @@ class LayerCounting:
     def _law(self) -> DrawLaw:
         return self.sampler.draw_law(self.graph.weighting)
 
-    @cached_property
+    @lazily
     def _owners(self) -> Int64Array:
         """Block row of each row of the frontier; -1 for hubs."""
         return self.blocks.owners(self.frontier.vertices)
 
-    @cached_property
+    @lazily
     def _columns(self) -> Int64Array:
         """The column of the grid in whose stages each row is; -1 for hubs."""
         return np.where(self._owners >= 0, self.shape.stage_columns[self._owners], -1)
 
-    @cached_property
+    @lazily
     def _merged(self) -> LayerRows:
         """The rows of which the columns of entries are looked at."""
         if self._law == "row" or self.merged_batches is None:

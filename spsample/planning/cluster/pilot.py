@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from scipy.special import ndtri
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
+from spsample.common.lazily import lazily
 from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
@@ -93,7 +93,7 @@ class Pilot:
         """Seeds of an epoch, about."""
         return self.num_batches * self.batch_size
 
-    @cached_property
+    @lazily
     def layers(self) -> list[_Layer]:
         """Frontiers of the pilots, nearest the seeds first."""
         sizes = self.bulk.sampler.sizes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.lazily import lazily
 from spsample.common.units import format_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.grid import divisors
@@ -271,12 +272,12 @@ class _Planned:
         self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
-    @cached_property
+    @lazily
     def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
         return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
 
-    @cached_property
+    @lazily
     def _computation(self) -> Computation | None:
         return None if self._trials is None else self._trials(self._shape)
 

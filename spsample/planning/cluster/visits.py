@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from spsample.common.lazily import lazily
 from spsample.planning.cluster.grid_shape import FloatArray
 
 RATES, ROUNDS = 96, 400
@@ -48,7 +48,7 @@ class Visits:
         shares, rates = self._mixture
         return float(self.histogram.sum() * (shares @ (1.0 - (1.0 - rates) ** batches)))
 
-    @cached_property
+    @lazily
     def _mixture(self) -> tuple[FloatArray, FloatArray]:
         """Shares of things and the probability with which a batch visits them."""
         m, f = self.batches, np.arange(self.batches + 1)[:, None]

@@ -1,0 +1,116 @@
+"""Load batches for a long time: a cache that looks ahead over a disk, prefetch, a transform, passes left early.
+
+    OMP_NUM_THREADS=1 python bench/loader_soak.py --minutes 60
+
+Every batch's rows must be those of its vertices. Every ten seconds a JSON line says what memory there is, by whom it is
+held: the process (`RssAnon`), the core's pool, malloc (mapped from the system, in use, arenas), Python (blocks). The exit
+status is 1 where a row is wrong, or memory in the last half has grown by more than ``--most-growth`` MiB.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import spsample as sp
+from soak import MIB, anonymous_memory, memory_of
+from spsample import _core
+from spsample.features import DiskFeatures
+
+BATCH_SIZE, DIM = 512, 128
+_LIBC = ctypes.CDLL(None)
+
+
+class Malloc(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33 and later: sums over all arenas."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+def memory_by_holder() -> dict[str, float]:
+    """MiB, and the number of Python's blocks."""
+    _LIBC.mallinfo2.restype = Malloc
+    malloc, (pool, _) = _LIBC.mallinfo2(), _core.pool_use()
+    sizes = {
+        "RssAnon": anonymous_memory(),
+        "pool": pool,
+        "malloc mapped": malloc.arena + malloc.hblkhd,
+        "malloc in use": malloc.uordblks + malloc.hblkhd,
+    }
+    return {name: round(size / MIB, 2) for name, size in sizes.items()} | {"blocks": sys.getallocatedblocks()}
+
+
+class Transform:
+    """Keeps of a batch what is compared, and some tensors' worth of work."""
+
+    def __call__(self, batch: Any) -> tuple[Any, Any]:
+        """Rows of the batch, and which vertices they are of."""
+        return batch.src_nodes, batch.x * 2.0
+
+
+def passes(loader: sp.BulkLoader) -> Iterator[tuple[Any, Any]]:
+    """Batches of passes, two of three of which are left early."""
+    draws = np.random.default_rng(0)
+    for number in itertools.count():
+        most = loader.num_batches if number % 3 == 0 else int(draws.integers(1, loader.num_batches))
+        yield from itertools.islice(loader, most)
+
+
+def rows_file(folder: str, n: int) -> Path:
+    """Rows on a disk, of which row v holds v."""
+    path = Path(folder) / "rows.npy"
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, DIM))
+    for begin in range(0, n, 1 << 14):
+        rows[begin : begin + (1 << 14)] = np.arange(begin, min(n, begin + (1 << 14)), dtype=np.float32)[:, None]
+    rows.flush()
+    return path
+
+
+def main(
+    minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
+    scale: Annotated[int, typer.Option(help="2 to this power: vertices.")] = 17,
+    seconds: Annotated[float, typer.Option(help="Between two lines.")] = 10.0,
+    most_growth: Annotated[float, typer.Option(help="MiB, in the last half.")] = 4.0,
+) -> None:
+    """Load until the time is over; a JSON line every ten seconds and one at the end."""
+    n = 1 << scale
+    # From few sources to many: a cache has something to gain.
+    edges = (n * np.random.default_rng(1).random((2, 16 * n)) ** [[3], [1]]).astype(np.int64)
+    graph, seeds = sp.Graph.from_edge_index(edges, num_nodes=n), np.arange(0, n, 4)
+    degrees = np.bincount(edges[0], minlength=n)
+    with tempfile.TemporaryDirectory(dir=".") as folder, DiskFeatures(rows_file(folder, n), "4MiB") as rows:
+        cache = sp.CachedFeatures(rows, "12MiB", degrees, replacement="lookahead")
+        sampler = sp.GraphSAGE([10, 5])
+        loader = sp.BulkLoader(
+            graph, seeds, sampler, batch_size=BATCH_SIZE, bulk_size=8, features=cache, transform=Transform(), prefetch=2
+        )
+        begin, told, samples, wrong = time.monotonic(), 0.0, [], 0
+        for batches, (vertices, x) in enumerate(passes(loader)):
+            wrong += not (np.array_equal(x[:, 0], 2.0 * vertices) and np.array_equal(x[:, -1], 2.0 * vertices))
+            now = time.monotonic()
+            if now > told + seconds:
+                told, facts = now, memory_by_holder()
+                samples.append((now - begin, round(facts["RssAnon"] * MIB)))
+                print(json.dumps({"seconds": round(now - begin), "batches": batches, **facts}), flush=True)
+            if now > begin + 60 * minutes:
+                break
+    grown = memory_of(samples[len(samples) // 2 :])
+    print(json.dumps({"batches": batches, "wrong": wrong, "hits": cache.counts.hit_share, "last half": grown}))
+    raise typer.Exit(1 if wrong or grown.get("growth", 0.0) > most_growth else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
