@@ -57,7 +57,7 @@ class Wanted:
             If there is no such score, or what it needs is missing; or scores are not one finite number of at least 0
             for each row, or come with a workload that has no use.
         """
-        use = "the budget 'auto' is what a trial batch leaves" if is_auto(budget) else ""
+        use = "the budget 'auto' is what a loader of its batches leaves" if is_auto(budget) else ""
         if isinstance(given, str):
             require_choice("score", given, score_names())
             use = f"the score {given!r} is computed from them"

@@ -15,7 +15,7 @@ from spsample.features.known_future import announce, forget
 from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
 from spsample.loading.batch import Rows, gather_features
-from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
+from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FETCHES", "Fetch", "Telling", "Work", "features_ahead", "known_ahead"]
 
-_ID_BYTES, _USE_BYTES = 8, 8
+_ID_BYTES = 8
 
 
 class Work(NamedTuple):
@@ -148,13 +148,13 @@ def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
-    """What that takes, for the plan of a loader: ids and next uses, in room for a power of two, and rows of a bulk."""
+    """What that takes, for the plan of a loader: ids and next uses, and rows of a bulk."""
     if features is None:
         return NOTHING_AHEAD
     by_bulk = fetch == "bulk"
     return FeaturesAhead(
         known_bulks=int(looks_ahead),
-        use_bytes=2 * _USE_BYTES + by_bulk * _ID_BYTES,
+        use_bytes=USE_BYTES + by_bulk * _ID_BYTES,
         row_bytes=by_bulk * (row_bytes_of(features) + _ID_BYTES),
         num_vertices=features.num_rows,
     )

@@ -38,7 +38,7 @@ from spsample.loading.ranks import Duplicates
 from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
-from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
+from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, USUAL_BULK_SIZE, plan_loader
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
@@ -97,9 +97,9 @@ class BulkLoader(Loader):
     memory_budget
         Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
-        is available now; with a number all of it, and nothing is planned where the largest bulk that could be drawn
-        fits. On several ranks: of each rank; see `spsample.planning.rank_plan.RankPlan`, and with a number of batches
-        and no budget nothing is planned.
+        is available now, or all of it where half is too little for bulks of 64; with a number all of it, and nothing is
+        planned where the largest bulk that could be drawn fits. On several ranks: of each rank; see
+        `spsample.planning.rank_plan.RankPlan`, and with a number of batches and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
         when it is asked for, and so does a loader on one rank that finds this faster, but for `stage_threads`.
@@ -194,7 +194,7 @@ class BulkLoader(Loader):
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int | str = 64,
+        bulk_size: int | str = USUAL_BULK_SIZE,
         memory_budget: int | str | None = None,
         prefetch: int = 1,
         features: Any = None,

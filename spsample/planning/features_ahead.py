@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NOTHING_AHEAD", "FeaturesAhead"]
+__all__ = ["NOTHING_AHEAD", "USE_BYTES", "FeaturesAhead"]
+
+USE_BYTES = 16
+"""Of a vertex that a batch will ask for: its id and its next use, in room for a power of two."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from spsample.backends import get_backend
@@ -12,7 +13,7 @@ from spsample.errors import InputError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.memory_check import available_bytes, default_budget, first_fitting
+from spsample.planning.memory_check import AVAILABLE_SHARE, available_bytes, default_budget, first_fitting
 from spsample.planning.rank_plan import plan_ranks
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
@@ -24,6 +25,9 @@ MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 FEATURE_BATCHES = 4
 """Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place.
 Or as many handfuls of small ones."""
+
+USUAL_BULK_SIZE = 64
+"""Batches of a bulk, where a loader is not told."""
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
@@ -95,7 +99,9 @@ def plan_bulk(
         feature_batches=feature_batches,
         feature_bytes=feature_bytes,
     )
-    return plan_epochs(work, budget)
+    plan = plan_epochs(work, budget)
+    plan.require(min(1, plan.num_batches))
+    return plan
 
 
 def _checked_features(features: Any) -> tuple[int, int]:
@@ -113,15 +119,13 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
     Raises
     ------
     CapacityError
-        If not even single batches fit.
+        If these do not fit in the memory that is available.
     """
     start = time.perf_counter()
     full = len(work.seeds) // work.batch_size
     pilots = first_fitting(work.pilots(min(max(int(PILOT_SHARE * full), FEWEST_PILOTS), MOST_PILOTS)))
     counts = BulkCounts.of(pilots.sample()).with_edges()
-    plan = plan_of(work, counts, memory_budget, time.perf_counter() - start)
-    plan.require(min(1, work.num_batches))
-    return plan
+    return plan_of(work, counts, memory_budget, time.perf_counter() - start)
 
 
 def plan_loader(
@@ -137,8 +141,8 @@ def plan_loader(
     bulk_size : int or None
         Batches of a bulk, of all ranks; None: as many as fit, and with prefetch no more than an eighth of an epoch.
     memory_budget : int, str or None
-        Bytes of a rank. None: half of what is available for a bulk size that is chosen, all of it for one that is
-        given; on several ranks nothing is planned for the latter.
+        Bytes of a rank. None: half of what is available for a bulk size that is chosen, all of it where that
+        is too little for bulks of 64, and for one that is given; on several ranks nothing is planned for the latter.
 
     Raises
     ------
@@ -150,6 +154,8 @@ def plan_loader(
     if bulk_size is None:
         plan = _plan_within(work, memory_budget)
         share = num_batches if work.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
+        if memory_budget is None and not plan.fits(_in_steps(min(share, USUAL_BULK_SIZE), ranks)):
+            plan = replace(plan, memory_budget=int(plan.memory_budget / AVAILABLE_SHARE))
         plan.require(min(1, work.num_batches))
         return plan, _in_steps(max(min(plan.largest(epoch), share), 1), ranks)
     size = _in_steps(bulk_size, ranks)
@@ -159,6 +165,19 @@ def plan_loader(
     if needed is not None:
         needed.require(largest)
     return needed, size
+
+
+def needed_by_loader(work: Workload) -> int:
+    """Bytes of a rank that a loader with default arguments takes at its peak; collective on several ranks.
+
+    Raises
+    ------
+    CapacityError
+        As `plan_epochs`.
+    """
+    ranks = work.graph.comm.size
+    plan = plan_ranks(work, None) if work.graph.is_distributed else plan_epochs(work, available_bytes(work.graph))
+    return plan.peak(_in_steps(min(USUAL_BULK_SIZE, max(work.num_batches, 1)), ranks))
 
 
 def _in_steps(batches: int, ranks: int) -> int:
@@ -190,4 +209,13 @@ def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
     return plan_epochs(work, available)
 
 
-__all__ = ["BULKS_PER_EPOCH", "FEATURE_BATCHES", "MOST_AHEAD", "plan_bulk", "plan_epochs", "plan_loader"]
+__all__ = [
+    "BULKS_PER_EPOCH",
+    "FEATURE_BATCHES",
+    "MOST_AHEAD",
+    "USUAL_BULK_SIZE",
+    "needed_by_loader",
+    "plan_bulk",
+    "plan_epochs",
+    "plan_loader",
+]

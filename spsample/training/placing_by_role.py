@@ -11,7 +11,7 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.features import score
 from spsample.features.cache_choice import rows_beside
-from spsample.features.caching.auto_budget import left_beside_batches
+from spsample.features.caching.auto_budget import left_beside_loader
 from spsample.features.caching.replacement import replacement_named
 from spsample.training.loaders import QUEUE_MEMORY
 from spsample.training.placing import in_front, placed_features, score_options
@@ -105,6 +105,7 @@ def _budget(features: FeatureSource, workload: dict[str, Any], config: TrainConf
     graph = workload["graph"]
     if config.cache_budget == "auto":  # measured beside the graph
         queue = require_bytes("queue_memory", config.queue_memory or QUEUE_MEMORY)
-        return left_beside_batches(features, workload, graph.comm), queue, "the queue"
+        replacement = replacement_named(config.cache_replacement)
+        return left_beside_loader(features, workload, graph.comm, replacement), queue, "the queue"
     graph_bytes = 0 if graph.host is None else graph.host.nbytes
     return require_bytes("cache_budget", config.cache_budget), graph_bytes, "the graph"

@@ -18,6 +18,7 @@ from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
 from spsample.features.caching import auto_budget
+from spsample.features.caching.replacement import replacement_named
 from spsample.features.places import place_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
@@ -151,7 +152,7 @@ def test_scores_of_a_name(of):
 
 
 @pytest.mark.parametrize("of", ["features", "graph"])
-def test_ranks_of_a_machine_share_what_a_trial_batch_leaves(of, monkeypatch):
+def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
     n = len(DATA.x)
     batches = {"seeds": range(50), "sampler": GraphSAGE([3, 2]), "batch_size": 8}
 
@@ -160,7 +161,7 @@ def test_ranks_of_a_machine_share_what_a_trial_batch_leaves(of, monkeypatch):
         graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
         one = CachedFeatures(x, "auto", graph=graph, **batches)
         np.testing.assert_array_equal(one.gather(np.arange(n)), DATA.x)
-        return auto_budget.left_beside_batches(x, {"graph": graph, **batches}, comm)
+        return auto_budget.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
 
     monkeypatch.setattr(auto_budget, "available_memory", lambda: 1 << 30)
     first, second = run_threads(2, left, TIMEOUT)

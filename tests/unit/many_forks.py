@@ -2,9 +2,9 @@
 
 python tests/unit/many_forks.py --forks 20000
 
-Children gather from a cache, from a cache that looks ahead over a disk, or take a batch of a loader, in turn; threads of
-the parent do the same all the time. A child that has not ended in a minute is ended. Prints a JSON line; the exit status
-is 1 where a child did not end, or got other rows.
+Children gather from a cache, from a cache that looks ahead over a disk, or take a batch of a loader, in turn; threads
+of the parent do the same all the time. A child that has not ended in a minute is ended. Prints a JSON line; the exit
+status is 1 where a child did not end, or got other rows.
 """
 
 from __future__ import annotations

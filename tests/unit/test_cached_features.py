@@ -30,6 +30,7 @@ from spsample.features import (
 )
 from spsample.features.caching import auto_budget
 from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
+from spsample.planning import memory_check
 from spsample.store import StoreWriter
 
 DTYPES = ("float32", "float16", "float64", "int8", "bool", ">f4")
@@ -332,17 +333,51 @@ def test_workloads_that_are_refused(changes, error, words):
 
 
 @pytest.mark.parametrize(("free", "rows"), [(1 << 40, N), (1 << 10, 0), (None, 40)])
-def test_the_budget_that_a_trial_batch_leaves(free, rows, monkeypatch):
-    """Available memory less an eighth, 192 batches like the trial and features of 4."""
+def test_the_budget_that_a_loader_leaves(free, rows, monkeypatch):
+    """Available memory less an eighth, and what a loader of these batches plans with."""
     store = FeatureStore(features())
-    bulk = auto_budget._trial(GRAPH, np.arange(0, N, 2), sp.GraphSAGE([3, 2]), 8)
-    arrays = sum(getattr(one, name).nbytes for one in bulk.layers for name in ("src", "indptr", "indices"))
-    needed = 192 * arrays + 4 * store.gather(bulk[0].src_nodes).nbytes
+    loader = sp.BulkLoader(**workload(), features=store, memory_budget="1GiB")
+    assert loader.plan is not None
+    needed = loader.plan.peak(loader.num_batches)
     at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
     for module in (auto_budget, cache_choice):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand)
     for scores in ((), (np.arange(N),)):
         assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
+
+
+LARGE = sp.load_dataset("rmat:14,8").graph
+
+
+@pytest.mark.parametrize("bulk_size", [None, "auto"])
+@pytest.mark.parametrize(
+    ("sampler", "batch_size", "replacement", "dim", "factor"),
+    [
+        (sp.GraphSAGE([5, 5]), 256, "static", 300, 1.6),
+        (sp.GraphSAGE([8, 4], layout="subgraph"), 64, "lookahead", 300, 1.6),
+        (sp.LADIES([256, 256]), 128, "static", 600, 1.6),
+        (sp.FastGCN([100]), 1024, "lookahead", 300, 1.4),
+        (sp.GraphSAGE([5, 5]), 128, "static", 300, 1.1),
+    ],
+)
+def test_an_automatic_cache_leaves_room_for_its_loader(
+    sampler, batch_size, replacement, dim, factor, bulk_size, monkeypatch
+):
+    """Where a loader has room without the cache, it has beside the cache, too."""
+    batches = {"graph": LARGE, "seeds": np.arange(LARGE.num_nodes), "sampler": sampler, "batch_size": batch_size}
+    options = {} if bulk_size is None else {"bulk_size": bulk_size}
+    store = FeatureStore(np.zeros((LARGE.num_nodes, dim), np.float32))
+    plan = sp.BulkLoader(**batches, features=store, memory_budget="4GiB").plan
+    assert plan is not None
+    at_hand = int(factor * plan.peak(min(64, plan.num_batches)))
+    kept: list[CachedFeatures] = []
+    for module in (auto_budget, cache_choice, memory_check):
+        monkeypatch.setattr(module, "available_memory", lambda: at_hand - sum(one.nbytes for one in kept))
+    sp.BulkLoader(**batches, features=store, **options)
+    kept.append(CachedFeatures(store, "auto", "out-degree", replacement=replacement, **batches))
+    loader = sp.BulkLoader(**batches, features=kept[0], **options)
+    assert loader.bulk_size > 1
+    assert (0 < kept[0].cached_rows < LARGE.num_nodes) == (factor > 1.3)
 
 
 def test_an_option_of_a_score_with_an_array_is_refused():

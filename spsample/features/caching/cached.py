@@ -14,7 +14,7 @@ from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
 from spsample.features.cache_choice import budget_bytes, is_auto, rows_beside, rows_within
-from spsample.features.caching.auto_budget import left_beside_batches
+from spsample.features.caching.auto_budget import left_beside_loader
 from spsample.features.caching.counts import CacheCounts, Counter
 from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
@@ -46,8 +46,8 @@ class CachedFeatures:
         gathering are collective then. Ranks may have other budgets and scores.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
-        where all rows are cached). 0: no row, the source alone. More than all rows: all of them. ``"auto"``: what is
-        left beside a trial batch, and 192 batches like it; that needs the workload, too.
+        where all rows are cached). 0: no row, the source alone. More than all rows: all of them. ``"auto"``: what a
+        `BulkLoader` of these batches with default arguments leaves; that needs the workload, too.
     score : str or array (vertices,), optional
         How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
         a score, which is computed for the batches that will be sampled.
@@ -109,7 +109,7 @@ class CachedFeatures:
             count = None if is_auto(budget) else rows_within(source, budget_bytes(budget), map_bytes)
         wanted.require_same_kind(ranks, budget)
         if count is None:
-            count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks), map_bytes)
+            count = rows_beside(source, left_beside_loader(source, wanted.batches, ranks, way), map_bytes)
         self._begin(source, way.keep(source, *_chosen(wanted, count, source)), Counter(kinds=2))
 
     def _begin(self, source: FeatureSource, rows: KeptRows, counter: Counter) -> None:

@@ -29,6 +29,8 @@ class Replacement(NamedTuple):
     Attributes
     ----------
     name : str
+    looks_ahead : bool
+        Whether it goes by announcements.
     map_bytes : function
         From the number of vertices to the bytes of the map to rows: in all, and beside each row.
     rows_of : function
@@ -36,6 +38,7 @@ class Replacement(NamedTuple):
     """
 
     name: str
+    looks_ahead: bool
     map_bytes: Callable[[int], tuple[int, int]]
     rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], KeptRows]
 
@@ -50,8 +53,10 @@ class Replacement(NamedTuple):
 REPLACEMENTS = {
     way.name: way
     for way in (
-        Replacement("static", lambda n: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)),
-        Replacement("lookahead", lookahead_map_bytes, LookaheadRows.of),
+        Replacement(
+            "static", False, lambda n: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)
+        ),
+        Replacement("lookahead", True, lookahead_map_bytes, LookaheadRows.of),
     )
 }
 
