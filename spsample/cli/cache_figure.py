@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spsample.timeline.figures import save_figure
+
 if TYPE_CHECKING:
     from spsample.advice import CacheReport
 
@@ -23,7 +25,7 @@ def draw_report(report: CacheReport, path: Path) -> bool:
     figure = Figure(figsize=(5.2 * 2, 3.9 * (len(panels) // 2)), layout="constrained")
     for axes, draw in zip(figure.subplots(len(panels) // 2, 2).flat, panels, strict=True):
         draw(report, axes)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
     return True
 
 

@@ -10,11 +10,21 @@ import typer
 
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.screen import bytes_column, print_json, print_message, print_sentence, print_table, table, unit_for
+from spsample.cli.screen import (
+    bytes_column,
+    print_json,
+    print_message,
+    print_sentence,
+    print_table,
+    table,
+    unit_for,
+    write_facts,
+)
 from spsample.common.options import Option, at_least
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, RandomSeed, Seeds
+from spsample.store.folder import only_recorded
 
 if TYPE_CHECKING:
     from spsample.advice import CacheReport
@@ -77,14 +87,15 @@ def cache_report(
     )
     sentences = advise(report)
     facts = {"source": source, **report.as_dict(), "advice": sentences}
-    if output is not None:
-        output.write_text(_as_text(facts), encoding="utf-8")
-    if figure is not None:
-        _draw(report, figure)
     if as_json:
         print_json(facts)
     else:
         _show(report, sentences)
+    if figure is not None:
+        with only_recorded(figure):
+            _draw(report, figure)
+    if output is not None:
+        write_facts(output, facts)
 
 
 def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -> Any:
@@ -112,12 +123,6 @@ def _check_files(output: Path | None, figure: Path | None) -> None:
             raise InputError(argument=name, given=str(path), expected="a file in a folder that exists")
     if figure is not None and figure.suffix != ".png":
         raise InputError(argument="--figure", given=str(figure), expected="a name that ends with .png")
-
-
-def _as_text(facts: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(facts, indent=2) + "\n"
 
 
 def _draw(report: CacheReport, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +26,6 @@ __all__ = [
     "check_cooperation",
     "cluster_facts",
     "show_cluster",
-    "write_facts",
 ]
 
 _SIZE_PANEL = "A graph that is not here"
@@ -244,15 +242,6 @@ def _replication(text: str) -> int | None:
         return int(text)
     except ValueError:
         raise InputError(argument="replication", given=repr(text), expected="a divisor of the ranks, or all") from None
-
-
-def write_facts(path: str, facts: dict[str, Any]) -> None:
-    """Write a plan as JSON."""
-    from spsample.store.files import whole_file
-    from spsample.store.folder import system_errors
-
-    with system_errors(path, "a file that can be written"), whole_file(Path(path)) as file:
-        file.write((json.dumps(facts, indent=2) + "\n").encode())
 
 
 def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:

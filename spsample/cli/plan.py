@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import getdoc
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from spsample.cli.screen import (
     print_table,
     table,
     unit_for,
+    write_facts,
 )
 from spsample.common.options import settings_of
 from spsample.errors import InputError
@@ -87,12 +89,12 @@ def plan(
             pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
         )
         show = partial(cluster.show_cluster, cluster_plan, facts)
-    if output is not None:
-        cluster.write_facts(output, facts)
     if as_json:
         print_json(facts)
     else:
         show()
+    if output is not None:
+        write_facts(Path(output), facts)
 
 
 plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"

@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spsample.cli.progress import print_note
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
+from spsample.store.npy import map_npy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,16 +140,10 @@ class RanksData:
 
 def integers_of(path: Path) -> NDArray[Any]:
     """The array of a file."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)  # a map is never larger than its file
-    except Exception as error:  # NumPy parses a Python literal: damaged headers raise many types
-        raise DataError(
-            argument="--partition",
-            given=f"{str(path)!r}: {error}",
-            expected="a file (.npy) that `spsample partition` has written, which all machines see",
-        ) from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
-        given = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+    expected = "a file (.npy) that `spsample partition` has written, which all machines see"
+    array: NDArray[Any] = map_npy(path, expected, "--partition")
+    if array.dtype.kind not in "iu":
+        given = f"an array of {array.dtype}"
         raise DataError(argument="--partition", given=given, expected="integers, one per vertex")
     return array
 

@@ -16,6 +16,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, Layout, Seeds
+from spsample.store.npy import map_npy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +110,8 @@ def _scores(store: Path, name: str, given: dict[str, Any]) -> NDArray[np.float64
 
     options = overridden(ScoreOptions(), given)
     if name.endswith(".npy"):
-        return require_scores("score", _read_scores(Path(name)), GraphStore.open(store).meta["num_nodes"])
+        scores = map_npy(Path(name), "an .npy file of one number for each vertex", "--score")
+        return require_scores("score", scores, GraphStore.open(store).meta["num_nodes"])
     if name not in score_names():
         expected = f"one of {', '.join(score_names())}, or a file that ends with .npy"
         raise InputError(argument="score", given=repr(name), expected=expected)
@@ -117,17 +119,6 @@ def _scores(store: Path, name: str, given: dict[str, Any]) -> NDArray[np.float64
     sampling.require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
     sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
     return score(name, dataset.graph, sampling.seeds_of(dataset, options.seeds), sampler, options.batch_size)
-
-
-def _read_scores(path: Path) -> NDArray[Any]:
-    import numpy as np
-
-    try:
-        scores: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        given = f"{str(path)!r}: {getattr(error, 'strerror', None) or error}"
-        raise InputError(argument="score", given=given, expected="an .npy file of one number for each vertex") from None
-    return scores
 
 
 def _print(done: Reordering, *, undo: bool) -> None:

@@ -12,12 +12,16 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
+
+from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 
 __all__ = [
     "bytes_column",
@@ -32,6 +36,7 @@ __all__ = [
     "print_text",
     "table",
     "unit_for",
+    "write_facts",
 ]
 
 _UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
@@ -51,6 +56,12 @@ def has_bars(where: Console) -> bool:
 def print_json(facts: Any) -> None:
     """Print facts for programs, on standard output."""
     print(json.dumps(facts, indent=2), flush=True)
+
+
+def write_facts(path: Path, facts: Any) -> None:
+    """Write into a file what `print_json` prints."""
+    with system_errors(path, "a file that can be written"), whole_file(path) as file:
+        file.write((json.dumps(facts, indent=2) + "\n").encode())
 
 
 def print_message(text: str) -> None:

@@ -221,9 +221,9 @@ def _timeline(comm: Communicator, given: dict[str, Any]) -> Iterator[Timeline | 
 
 def _tell_timeline(timeline: Timeline, *, quiet: bool) -> None:
     """Say where it is, and what is not in it."""
-    if not quiet:
+    if timeline.is_written and not quiet:
         print_progress(f"timeline: {timeline.path}, for https://ui.perfetto.dev or chrome://tracing")
-    if timeline.left_out:
+    if timeline.is_written and timeline.left_out:
         print_note(f"the disk was full: {timeline.left_out:,} spans are not in {timeline.path}")
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spsample.convert.chunks import EdgeChunk, array_chunks
 from spsample.convert.compressed import require_file
 from spsample.errors import DataError
+from spsample.store.npy import map_npy
 
 __all__ = ["ArrayEdges", "npy_edges", "npy_pair", "raw_edges"]
 
@@ -132,12 +133,7 @@ def load_map(path: Path) -> NDArray[Any]:
         If it cannot be.
     """
     require_file(path)
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # NumPy parses a Python literal: damaged headers raise many types
-        given = f"an unreadable file ({error})"
-        raise DataError(argument=str(path), given=given, expected="an .npy file of numbers") from error
-    return np.asarray(array)
+    return np.asarray(map_npy(path, "an .npy file of numbers"))
 
 
 def _load(path: Path, dimensions: tuple[int, ...]) -> NDArray[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError
+from spsample.store.npy import NpyHeader, read_header
 
 __all__ = ["npz_names", "read_npz"]
 
@@ -20,6 +20,7 @@ _SUFFIX = ".npy"
 _LONGEST_END, _COUNT_AT, _COUNTED_ELSEWHERE = 22 + 65535, 10, 65535
 """Of the record at the end of an archive: its bytes with a comment, where its count of members is, and the count of
 archives that have more."""
+_PIECE = 1 << 20
 _MOST_DEFLATED = 1032
 """Bytes that a byte of deflated data becomes, at most."""
 
@@ -65,10 +66,21 @@ def read_npz(path: Path, expected: str, only: Collection[str] | None = None) -> 
                 name, suffix = info.filename[: -len(_SUFFIX)], info.filename[-len(_SUFFIX) :]
                 if suffix != _SUFFIX or (only is not None and name not in only):
                     continue
-                _check_size(info, _array_end(member), path.stat().st_size)
-            with archive.open(info) as member:
-                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+                header = read_header(member)
+                _check_size(info, header.end, path.stat().st_size)
+                arrays[name] = _elements(member, header)
     return arrays
+
+
+def _elements(member: Any, header: NpyHeader) -> NDArray[Any]:
+    """The array that follows a header; read to the end of the member, where its checksum is compared."""
+    order: Any = header.order
+    array = np.empty(header.shape, header.dtype, order)
+    flat = array.reshape(-1, order="A").view(np.uint8)
+    pieces = (flat[begin : begin + _PIECE] for begin in range(0, flat.size, _PIECE))  # each is copied once more
+    if any(member.readinto(piece) != piece.size for piece in pieces) or member.read(1):
+        raise ValueError("elements that end too soon")
+    return array
 
 
 @contextmanager
@@ -92,20 +104,6 @@ def _check_count(file: IO[bytes], found: int) -> None:
     stated = int.from_bytes(tail[start : start + 2], "little")
     if stated not in (found, _COUNTED_ELSEWHERE):
         raise ValueError(f"{found} members where the archive counts {stated}")
-
-
-def _array_end(member: IO[bytes]) -> int:
-    """Return where the array of a member ends, by its header."""
-    version = np.lib.format.read_magic(member)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
-    else:
-        raise ValueError(f"an array of version {version} of the form .npy")
-    if dtype.hasobject:
-        raise ValueError("pickled objects, which are not read")
-    return int(member.tell() + math.prod(shape) * dtype.itemsize)
 
 
 def _check_size(info: zipfile.ZipInfo, end: int, size: int) -> None:

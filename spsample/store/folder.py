@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DataError, InputError
 from spsample.store.files import UNSUPPORTED, sync_folder
 
-__all__ = ["PartialFolder", "is_partial", "require_free_path", "require_room", "system_errors"]
+__all__ = ["PartialFolder", "is_partial", "only_recorded", "require_free_path", "require_room", "system_errors"]
 
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255 - len("..partial-01234567")
@@ -51,6 +52,24 @@ def system_errors(path: str | Path, expected: str, left: str = "nothing was left
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = f"Free space or choose another disk; {left}." if full else ""
         raise DataError(argument=os.fsdecode(path), given=reason, expected=expected, hint=hint) from error
+
+
+@contextmanager
+def only_recorded(path: str | Path) -> Iterator[None]:
+    """Around the writing of what only records a run: where the system refuses, a warning says so, and the run goes on.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as seen, only_recorded("loss.png"):
+    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    >>> str(seen[0].message)
+    'loss.png: got No space left on device; expected a file that can be written. Free space ...'
+    """
+    try:
+        with system_errors(path, "a file that can be written", "what was to be recorded there is lost, the run is not"):
+            yield
+    except DataError as error:
+        warnings.warn(str(error), UserWarning, stacklevel=3)
 
 
 def require_free_path(argument: str, path: Any) -> Path:

@@ -8,13 +8,14 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
+from spsample.store.npy import read_header
 
 __all__ = [
     "ACCESS",
@@ -31,8 +32,6 @@ __all__ = [
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
-_LARGEST_HEADER = 4096
-_PARSES = 4
 _HEADER_START = 10
 """Bytes before the header of an ``.npy`` file of version 1.0: magic, version, length."""
 
@@ -58,9 +57,7 @@ def shorten_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     """Cut a file that `create_map` made to fewer rows, and map it again."""
     size = ArraySpec(dtype, shape, ()).nbytes
     with path.open("r+b") as file:
-        np.lib.format.read_magic(file)
-        np.lib.format.read_array_header_1_0(file)
-        offset = file.tell()
+        offset = read_header(file).begin
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
         if file.tell() != offset:  # NumPy leaves room for longer numbers, so that shorter ones fit, too
@@ -213,12 +210,9 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
         raise _refusal(path, "no regular file", "an .npy file")
     with os.fdopen(os.dup(descriptor), "rb") as file:
         try:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("another version of the form .npy")
-            shape, fortran, dtype = _parsed_header(file)
-        except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
-            raise _refusal(path, f"a damaged header ({error})", "an .npy file of version 1.0") from error
-        offset = file.tell()
+            shape, dtype, fortran, offset = read_header(file)
+        except ValueError as error:
+            raise _refusal(path, str(error), "an .npy file") from error
         file.seek(_HEADER_START)
         header = file.read(offset - _HEADER_START)
     if (shape, dtype.str, fortran) != (spec.shape, spec.dtype.str, False):
@@ -231,20 +225,6 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
     if offset % spec.dtype.itemsize:
         raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
     return offset
-
-
-def _parsed_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and dtype.
-
-    NumPy has Python parse a literal, which CPython 3.11 at times cannot do in several threads at once (its issue
-    106905): then it is tried again.
-    """
-    begin = file.tell()
-    for _ in range(_PARSES - 1):
-        with suppress(SystemError):
-            return np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
-        file.seek(begin)
-    return np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
 
 
 def _header_text(spec: ArraySpec) -> bytes:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import InputError, require_module
-from spsample.store.folder import system_errors
+from spsample.timeline.figures import save_figure
 from spsample.timeline.trace_file import Trace, TraceSpan, read_trace
 
 __all__ = ["plot_timeline"]
@@ -134,10 +134,7 @@ def _draw(labels: Sequence[str], rows: Sequence[list[_Bar]], seconds: float, pat
     axes.tick_params(colors=_GREY)
     handles = [axes.broken_barh([], (0, 0), color=color, label=label) for label, color in colors.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), frameon=False, fontsize=9)
-    if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
-        raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")
-    with system_errors(path, "a file that can be written"):
-        figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 def _colors_of(rows: Sequence[list[_Bar]]) -> dict[str, str]:

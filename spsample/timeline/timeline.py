@@ -19,6 +19,7 @@ from spsample.comm.objects import all_gather_object
 from spsample.common.checks import require_choice, require_int, require_number, require_path, require_type
 from spsample.common.locks import renewed
 from spsample.errors import DataError, InputError, SpSampleError
+from spsample.store.folder import only_recorded
 from spsample.timeline.clocks import ClockOffset, clock_offset
 from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, SpanFile
 from spsample.timeline.trace_file import RankRows, trace_file
@@ -46,6 +47,13 @@ class Timeline:
     comm
         The ranks; None for one. Making a timeline is collective, and so is `close`. Both are calls of the thread that
         uses the communicator. The phase is "timeline".
+
+    Attributes
+    ----------
+    left_out : int
+        Spans of all ranks that a full disk had no room for.
+    is_written : bool
+        Whether the file is there, once it is closed.
 
     Raises
     ------
@@ -75,7 +83,7 @@ class Timeline:
         self._names: dict[tuple[str, str], int] = {}
         self._lock = renewed(threading.Lock())
         self._offset = clock_offset(self.comm)
-        self.left_out = 0
+        self.left_out, self.is_written = 0, False
 
     def span(self, name: str, batch: int | None = None, *, category: str = "phase") -> AbstractContextManager[None]:
         """Around a block of work: what it is called, and the batch that it is for.
@@ -110,17 +118,17 @@ class Timeline:
     def close(self) -> None:
         """Gather the spans of all ranks, and let rank 0 write the file; collective. A second call does nothing.
 
-        Raises
-        ------
-        DataError
-            On all ranks, if the file cannot be written.
+        Where the file cannot be written rank 0 warns: a run does not fail for its timeline.
         """
         spans = self._ended()
         if spans is None:
             return
+        refused = only_recorded(self.path) if self.comm.rank == 0 else suppress(DataError, OSError)
         with closing(spans):
             try:
-                self._write_together(spans)
+                with refused:
+                    self._write_together(spans)
+                    self.is_written = True
             except SpSampleError:
                 self._write_alone(spans)
                 raise

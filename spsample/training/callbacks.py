@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spsample.common.checks import require_int, require_number, require_path
 from spsample.errors import require_module
-from spsample.store.folder import system_errors
+from spsample.store.folder import only_recorded
 from spsample.training.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from spsample.training.trainer import Trainer
 
 __all__ = ["Callback", "Checkpointer", "Journal", "TensorBoard", "require_tensorboard"]
-
-_WRITABLE = "a file that can be written", "the run goes on from its checkpoint"
 
 
 class Callback:
@@ -66,7 +64,8 @@ class Journal(Callback):
     its seeds), ``val`` or null, ``learning_rate`` and ``seconds`` per phase so far; where features are cached also
     ``cache``: ``hits``, ``misses``, ``hit_bytes`` and ``miss_bytes`` so far; with ``stage_threads`` also ``threads``,
     as `TrainResult` has them. A resumed run cuts the file back to
-    where its checkpoint was taken, so that no step is in it twice.
+    where its checkpoint was taken, so that no step is in it twice. A line that cannot be written is lost, with a
+    warning, and the run goes on.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class Journal(Callback):
 
     def on_start(self, trainer: Trainer) -> None:
         """See `Callback`."""
-        with system_errors(self.path, *_WRITABLE), self.path.open("ab") as file:
+        with only_recorded(self.path), self.path.open("ab") as file:
             file.truncate(min(self._size, file.tell()))
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
@@ -117,7 +116,8 @@ class Journal(Callback):
         self._size, self._losses = state.get("size", 0), list(state.get("losses", []))
 
     def _write(self, line: dict[str, Any]) -> None:
-        with system_errors(self.path, *_WRITABLE), self.path.open("ab") as file:
+        with only_recorded(self.path), self.path.open("ab") as file:
+            file.truncate(min(self._size, file.tell()))  # a full disk may have cut the line before
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             self._size = file.tell()
@@ -149,16 +149,17 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        path = require_path("folder", folder)
-        self._writer: Any = require_tensorboard().SummaryWriter(str(path))
+        self.folder = require_path("folder", folder)
+        self._writer: Any = require_tensorboard().SummaryWriter(str(self.folder))
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""
         values = {"loss": record.loss, "learning_rate": record.learning_rate, "val": record.val}
-        for name, value in values.items():
-            if value is not None:
-                self._writer.add_scalar(name, value, record.epoch)
-        self._writer.flush()
+        with only_recorded(self.folder):
+            for name, value in values.items():
+                if value is not None:
+                    self._writer.add_scalar(name, value, record.epoch)
+            self._writer.flush()
 
 
 class Checkpointer(Callback):

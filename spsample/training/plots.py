@@ -11,7 +11,7 @@ import numpy as np
 from spsample.common.checks import require_path, require_type
 from spsample.errors import InputError, require_module
 from spsample.settings import METRIC_NAMES
-from spsample.store.folder import system_errors
+from spsample.timeline.figures import save_figure
 from spsample.timeline.stages import work_seconds
 from spsample.training.results import TrainResult, total_seconds
 
@@ -116,8 +116,4 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
 
 def _save(figure: Any, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=10, color=_GREY)
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in known:
-        raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")
-    with system_errors(path, "a file that can be written"):
-        figure.savefig(path, dpi=150)
+    save_figure(figure, path)

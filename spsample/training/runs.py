@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.settings.training import Recording
 from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import only_recorded, system_errors
 from spsample.training.callbacks import Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint
 from spsample.training.plots import plot_curves, plot_phases
@@ -160,14 +161,11 @@ class RunFolder:
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
-        with system_errors(self.path, _WRITABLE, _RESUMED):
-            try:
-                plot_curves(results, self.path / "curves.png")
-                plot_phases(results, self.path / "phases.png")
-            except MissingDependencyError:
-                pass
-            with whole_file(self._results) as file:
-                file.write((json.dumps(summary(results), indent=2) + "\n").encode())
+        for plot, name in ((plot_curves, "curves.png"), (plot_phases, "phases.png")):
+            with suppress(MissingDependencyError), only_recorded(self.path / name):
+                plot(results, self.path / name)
+        with system_errors(self._results, _WRITABLE, _RESUMED), whole_file(self._results) as file:
+            file.write((json.dumps(summary(results), indent=2) + "\n").encode())
 
     def _make(self) -> None:
         with system_errors(self.path, _WRITABLE):

@@ -281,7 +281,7 @@ def test_a_disk_that_is_full_or_read_only_is_named(tmp_path, monkeypatch, code, 
         assert str(tmp_path) in str(caught.value)
         assert name in str(caught.value)
     if where == "write":
-        with pytest.raises(DataError, match=rf"metrics.jsonl: got {os.strerror(code)}"):
+        with pytest.warns(UserWarning, match=rf"metrics.jsonl: got {os.strerror(code)}"):  # only a record
             Journal(tmp_path / "metrics.jsonl")._write({"step": 1})
     monkeypatch.undo()
     assert read_checkpoint(path) == {"a": 1}

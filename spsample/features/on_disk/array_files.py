@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from spsample.common.checks import require_path
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
+from spsample.store.npy import npy_header
 from spsample.store.row_order import ReorderedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ArrayFile", "array_file_of"]
-
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class ArrayFile(NamedTuple):
@@ -101,23 +100,10 @@ def _map_of(path: Path, moved: ReorderedRows) -> NDArray[Any]:
 
 def _of_npy(path: Path) -> ArrayFile:
     """The array of an ``.npy`` file."""
-    try:
-        with path.open("rb") as file:
-            read_header = _HEADERS[np.lib.format.read_magic(file)]
-            shape, is_fortran, dtype = read_header(file)
-            begin = file.tell()
-    except OSError as error:
-        raise DataError(argument=str(path), given=error.strerror or str(error), expected="an .npy file") from error
-    except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
-        raise DataError(argument=str(path), given=f"a damaged header ({error})", expected="an .npy file") from error
-    if is_fortran and len(shape) > 1:
+    header = npy_header(path)
+    if header.is_fortran and len(header.shape) > 1:
         raise InputError(argument="path", given="an array in Fortran order", expected="rows that lie one by one")
-    made = _checked(path, begin, dtype, shape)
-    size = begin + made.shape[0] * made.shape[1] * dtype.itemsize
-    if made.written[0] < size:
-        given = f"{made.written[0]} bytes"
-        raise DataError(argument=str(path), given=given, expected=f"{size} bytes for its dtype and shape")
-    return made
+    return _checked(path, header.begin, header.dtype, header.shape)
 
 
 def _checked(path: Path, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ArrayFile:
