@@ -5,7 +5,8 @@
 Every batch's rows must be those of its vertices. Every ten seconds a JSON line says what memory there is, and who holds
 it: the process (`RssAnon`), the core's pool, malloc (mapped from the system, and in use), Python (blocks). What is held
 is what the pool and malloc have in use: glibc keeps what is freed, up to 64 MiB in each arena, and `RssAnon` moves by
-it. The exit status is 1 where a row is wrong, or what is held has grown by more than ``--most-growth`` in the last half.
+it. The exit status is 1 where a row is wrong, or what is held has grown by more than ``--most-growth`` MiB in the last
+half.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
@@ -129,7 +130,7 @@ def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
     Raises
     ------
     DTypeError
-        If it cannot be gone through; the message says what was `expected`.
+        If it cannot be gone through, or is a sparse matrix; the message says what was `expected`.
 
     Examples
     --------
@@ -140,6 +141,9 @@ def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
     ...
     spsample.errors.DTypeError: sizes: got 5 of type int; expected numbers
     """
+    if issparse(value):  # some have no rows to go through, and say so late
+        given = f"a scipy {value.format} matrix of shape {value.shape}"
+        raise DTypeError(argument=argument, given=given, expected=expected)
     try:
         return iter(value)
     except TypeError as error:

@@ -224,7 +224,8 @@ class BulkLoader(Loader):
             self.comm = graph.comm
             self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
             self.edge_ids = require_bool("edge_ids", edge_ids)
-            self.backend = None if backend is None else get_backend(backend).name
+            loaded = get_backend(backend)  # now: a process forked while a thread does so could never load it
+            self.backend = None if backend is None else loaded.name
             self.graph = graph.to_device(self.backend)
             self.collate = Collate(features, labels, self.graph, self._ranking)
             self.fetch = require_choice("fetch", fetch, tuple(FETCHES))

@@ -88,7 +88,7 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 
 
 def _cache_budget(argument: str, value: Any) -> None:
-    if value != "auto":
+    if not isinstance(value, str) or value != "auto":
         require_bytes(argument, value)
 
 

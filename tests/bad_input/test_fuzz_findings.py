@@ -24,6 +24,7 @@ from spsample.features import (
     score,
 )
 from spsample.reorder import reorder
+from spsample.timeline import Phases
 
 
 def archive(**changes):
@@ -257,3 +258,35 @@ def test_orders_by_words_that_are_none(options, tmp_path):
 def test_an_array_as_the_dtype_of_rows_on_a_device():
     with pytest.raises((InputError, DTypeError), match="dtype"):
         sp.DeviceFeatures(np.zeros((3, 2), np.float32), dtype=np.zeros(2))
+
+
+ARRAYS_FOR_ONE = [np.arange(2), np.ones((2, 2)), np.zeros(0), np.array(["auto"]), scipy.sparse.eye(3)]
+IDS_OF_NO_CALLS = [scipy.sparse.eye(3), scipy.sparse.csr_array(np.eye(3)), scipy.sparse.coo_array((3, 3))]
+
+
+@pytest.mark.parametrize("value", ARRAYS_FOR_ONE, ids=lambda one: f"{type(one).__name__}{one.shape}")
+@pytest.mark.parametrize("name", ["cache_budget", "cache_score", "epochs", "lr", "fetch", "pipeline"])
+def test_arrays_for_one_setting(name, value):
+    training = pytest.importorskip("spsample.training")
+    name = {"lr": "learning_rate"}.get(name, name)
+    with pytest.raises((InputError, DTypeError), match=f"{name}: got "):
+        training.TrainConfig(**{name: value})
+
+
+@pytest.mark.parametrize("matrix", IDS_OF_NO_CALLS, ids=lambda one: one.format)
+def test_sparse_matrices_for_what_is_gone_through(matrix, tmp_path):
+    x = np.ones((30, 8), np.float32)
+    np.save(tmp_path / "x.npy", np.ones((3000, 8), np.float32))
+    store = sp.FeatureStore(x)
+    sources = [
+        sp.CachedFeatures(store, 400, np.arange(30)),
+        sp.CachedFeatures(store, 1500, np.arange(30), replacement="lookahead"),
+        sp.DiskFeatures(tmp_path / "x.npy", "32KiB"),
+    ]
+    for source in sources:
+        with pytest.raises(DTypeError, match="batches: got a scipy"):
+            source.announce(matrix)
+        with pytest.raises(DTypeError, match=r"(batches|ids): got a scipy"):
+            source.announce([matrix])
+    with pytest.raises(DTypeError, match="names: got a scipy"):
+        Phases(matrix)

@@ -229,6 +229,15 @@ def read_partition(folder: Path) -> Any:
     return np.asarray(integers_of(folder / "parts.npy"))
 
 
+def make_disk_rows(folder: Path) -> None:
+    np.save(folder / "rows.npy", np.arange(3.0 * NODES, dtype=np.float32).reshape(NODES, 3))
+
+
+def read_disk_rows(folder: Path) -> Any:
+    with sp.DiskFeatures(folder / "rows.npy", "64KiB") as rows:
+        return rows.gather(np.arange(rows.num_rows))
+
+
 # ------------------------------------------------------------------------------------------------------ conversions
 
 
@@ -345,6 +354,7 @@ FORMS = {
     "run, resumed": Form(make_run, read_run, share=0.2),
     "settings, .toml": Form(make_config, read_config, share=0.5),
     "partition": Form(make_partition, read_partition),
+    "features on a disk": Form(make_disk_rows, read_disk_rows),
     "convert .csv": Form(
         make_text("edges.csv"), converted("edges.csv", weights="weight", columns=("source", "target"))
     ),

@@ -193,3 +193,24 @@ def test_forks_while_threads_gather():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["hung"] == 0
+
+
+PASS = """
+import sys
+import numpy as np
+import spsample as sp
+
+graph = sp.Graph.from_edge_index(np.random.default_rng(0).integers(0, 50, (2, 300)), num_nodes=50)
+x = np.ones((50, 3), np.float32)
+features = sp.CachedFeatures(sp.FeatureStore(x), 2000, np.arange(50), replacement="lookahead")
+loader = sp.BulkLoader(graph, np.arange(50), sp.GraphSAGE([3]), batch_size=4, bulk_size=2, features=features)
+before = set(sys.modules)
+assert len(list(loader)) == 13
+print(*(name for name in set(sys.modules) - before if name.startswith("spsample")))
+"""
+
+
+def test_the_threads_of_a_pass_import_nothing_of_the_package():
+    """A process forked while a thread imports a module waits for ever where it needs it, too."""
+    done = subprocess.run([sys.executable, "-c", PASS], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == []
