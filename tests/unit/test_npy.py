@@ -76,7 +76,7 @@ def test_a_damaged_header_is_named_by_whoever_reads_it(how, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("how", set(DAMAGED) - {"a long header", "more than there is"})
+@pytest.mark.parametrize("how", [how for how in DAMAGED if how not in ("a long header", "more than there is")])
 def test_a_damaged_array_of_a_store_or_an_archive(how, tmp_path):
     graph = sp.Graph([0, 1, 2], [1, 0])
     graph.save(tmp_path / "store")
