@@ -60,8 +60,10 @@ def only_recorded(path: str | Path) -> Iterator[None]:
 
     Examples
     --------
-    >>> with warnings.catch_warnings(record=True) as seen, only_recorded("loss.png"):
-    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     with only_recorded("loss.png"):
+    ...         raise OSError(errno.ENOSPC, "No space left on device")
     >>> str(seen[0].message)
     'loss.png: got No space left on device; expected a file that can be written. Free space ...'
     """
