@@ -93,12 +93,10 @@ class ParquetEdges:
         """Yield the chunks, in batches of rows."""
         for part in self._parts:
             with _whole(part), _opened(part) as file:
-                for batch in file.iter_batches(
-                    batch_size=min(count, 1 << 20), columns=self._columns, use_threads=False
-                ):
-                    yield (
-                        partial(self._chunk, batch) if self._names is None else partial(given_chunk, self._chunk(batch))
-                    )
+                size = min(count, 1 << 20)
+                for batch in file.iter_batches(batch_size=size, columns=self._columns, use_threads=False):
+                    task = partial(self._chunk, batch)
+                    yield task if self._names is None else partial(given_chunk, task())  # names go by the order
 
     def _chunk(self, batch: Any) -> EdgeChunk:
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._columns]

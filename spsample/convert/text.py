@@ -35,8 +35,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 class TextForm(NamedTuple):
     """How lines are read.
 
-    `fields` are the least and the most that a line has; `skipped` lines come before the first edge; `names` are those of
-    the columns, or their numbers.
+    `fields` are the least and the most that a line has; `skipped` lines come before the first edge; `names` are those
+    of the columns, or their numbers.
     """
 
     delimiter: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class Input(NamedTuple):
     name: str
     content: bytes | str | Callable[[Path], None]
     meant: Any
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
     weights: list[float] | None = None
     notes: str = ""
 
