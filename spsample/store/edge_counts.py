@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = ["num_repeated", "num_with_edges"]
 
-_PIECE = 1 << 22
+_PIECE = 1 << 19
 
 
 def num_repeated(indptr: NDArray[np.int64], indices: NDArray[Any]) -> int:
