@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import traceback
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from training_cases import DATA, Seen, on_ranks
+from training_cases import DATA, MODELS, SAMPLERS, Seen, on_ranks, one_epoch
 
 import spsample as sp
 from spsample.comm import Recorder, collective, init
@@ -82,6 +83,16 @@ def case_local_batches(comm):
     again.load_state_dict(seen.state)
     assert again.fit().history == whole.history
     assert rest.losses == seen.losses[2:]
+
+
+def case_algorithms(comm):
+    """The published algorithm trains as owners that draw do, where ranks share block rows."""
+    for number, (model, sampler) in enumerate(product(MODELS, SAMPLERS)):
+        c = 2 if comm.size % 2 == 0 and number % 2 else comm.size
+        column, *others = (
+            one_epoch(comm, c, algorithm, model, sampler) for algorithm in ("column", "stages", "oblivious")
+        )
+        assert others == [column, column], (model, sampler, c)
 
 
 def case_sync_is_overlap(comm):
