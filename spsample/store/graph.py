@@ -21,7 +21,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
-from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
+from spsample.store.normalization import divided, row_sums, sums_of_rows
 from spsample.store.row_order import ReorderedArrays
 
 if TYPE_CHECKING:
@@ -601,9 +601,7 @@ class Graph(BaseGraph):
         >>> graph.row_sums(), graph.normalized("row").row_sums()
         (array([2., 1.], dtype=float32), array([1., 1.], dtype=float32))
         """
-        if self._data is None:
-            return sums_of_alike(self._weighting, self.in_degrees())
-        return sums_by_row(self._indptr, self._data).astype(np.float32)
+        return sums_of_rows(self._weighting, self._indptr, self._data)
 
     @default_float_environment()
     def normalized(self, kind: str) -> Graph:
