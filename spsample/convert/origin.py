@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.convert.compressed import COMPRESSED, decompressed, inner_suffix
-from spsample.convert.datasets import GraphEdges, data_attributes, npz_masks, open_npz, store_attributes
+from spsample.convert.datasets import GraphEdges, data_attributes, npz_splits, open_npz, store_attributes
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
@@ -202,12 +202,12 @@ def _named(text: str, options: ConvertOptions) -> Origin:
 
 
 def _from_npz(path: Path, options: ConvertOptions) -> Origin:
-    dataset = open_npz(path)
-    origin = _from_object(dataset, options, path.stem)
-    if dataset.num_splits == 1:
+    held = open_npz(path)
+    origin = _from_object(held, options, path.stem)
+    if not isinstance(held, Dataset) or held.num_splits == 1:
         return origin
     arrays = {name: array for name, array in origin.arrays.items() if not name.endswith("_idx")}
-    return replace(origin, arrays=arrays | npz_masks(path))
+    return replace(origin, arrays=arrays | npz_splits(path, held.graph.num_nodes))
 
 
 def _stored(text: str, options: ConvertOptions) -> Origin:
