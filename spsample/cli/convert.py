@@ -60,6 +60,8 @@ def convert(
         result = run(source, store, options, progress=work.show)
     if result.not_read:
         print_note(_not_read(source, result, takes_weights=options.weights is None))
+    for note in result.notes:
+        print_note(note)
     if as_json:
         print_json(asdict(result))
     else:

@@ -43,7 +43,8 @@ _ANY_ID = 2**63
 class Conversion:
     """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
-    ``not_read`` are columns of a table, or attributes of PyG's data, of which nothing was made.
+    ``not_read`` are columns of a table, or attributes of PyG's data, of which nothing was made; ``notes`` say what
+    was made of a table of vertices, or of a folder, and what of it fits no edge.
     """
 
     path: str
@@ -54,6 +55,7 @@ class Conversion:
     spilled_bytes: int
     seconds: dict[str, float]
     not_read: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -151,13 +153,16 @@ class _Run:
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
+            if self.origin.nodes is not None:
+                self.origin.nodes.check(num_nodes)
             num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
         weighted = edges.weight_dtype is not None
+        notes = (*self.origin.notes, *(() if self.origin.nodes is None else self.origin.nodes.notes))
         return Conversion(
-            "", num_nodes, num_edges, self.edges_read, weighted, spilled, self.seconds, self.origin.unread
+            "", num_nodes, num_edges, self.edges_read, weighted, spilled, self.seconds, self.origin.unread, notes
         )
 
     # ---------------------------------------------------------------------------------------------------- reading
@@ -173,6 +178,8 @@ class _Run:
             ids = distinct.ids()
             if len(ids) == 0:
                 raise DataError(argument=edges.name, given="no edges", expected="at least one edge to renumber")
+            if self.origin.nodes is not None:
+                ids = self.origin.nodes.join_ids(ids, distinct)
             self.origin = replace(self.origin, original_ids=ids)
             edges = RenumberedEdges(cached, ids)
             self.edges_read = 0
@@ -185,8 +192,18 @@ class _Run:
             cached.flush()
             cached.num_nodes = edges.num_nodes
             edges = cached
+        if self.options.renumber == "no":
+            self._join()
         self.seconds["read"] = time.perf_counter() - started
         return edges
+
+    def _join(self) -> None:
+        """Find the vertices of the table of vertices, if there is one."""
+        nodes, names = self.origin.nodes, self.origin.names
+        if nodes is not None and names is not None:
+            nodes.join_names(names)
+        elif nodes is not None:
+            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
 
     def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
