@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["write_attributes"]
 
 _DISJOINT = "disjoint train, val and test vertices"
-_COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
+_COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting", "repeated_edges")
 _BYTES = 1 << 22
 
 

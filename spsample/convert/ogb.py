@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.chunks import EdgeList
+from spsample.convert.columns import EdgeColumns
 from spsample.convert.compressed import open_bytes
 from spsample.convert.options import ConvertOptions
 from spsample.convert.text import TextEdges, TextForm
@@ -60,7 +61,7 @@ class OgbFolder:
 
     def edges(self) -> EdgeList:
         """Return the edges, in the direction of the file."""
-        edges = TextEdges(self._raw / _EDGES, TextForm(",", 0, 1, -1, 0))
+        edges = TextEdges(self._raw / _EDGES, TextForm(",", EdgeColumns(0, 1), (2, 2)))
         edges.num_nodes = self._num_nodes
         return edges
 

@@ -52,9 +52,14 @@ class ConvertOptions:
         ),
     ] = "auto"
     columns: Annotated[
-        tuple[str, ...],
-        Option("Source and target column of a table: names, or numbers from 0.", _READING, common=True),
-    ] = ("0", "1")
+        tuple[str, ...] | None,
+        Option(
+            "Source and target column of a table: names, or numbers from 0.",
+            _READING,
+            unset="src and dst, or source, target, from, to, u, v; else the two that there are",
+            common=True,
+        ),
+    ] = None
     weights: Annotated[
         str | None,
         Option(
@@ -71,7 +76,7 @@ class ConvertOptions:
             "Whether the first line of a text names its columns.",
             _READING,
             flags="--header/--no-header",
-            unset="where it is no edge",
+            unset="where it is no edge; asked for where it may be one",
         ),
     ] = None
     npy_shape: Annotated[
@@ -244,11 +249,13 @@ class ConvertOptions:
 
     def _check_columns(self) -> None:
         expected = "two different columns: SOURCE,TARGET"
+        if self.weights is not None:
+            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
+        if self.columns is None:
+            return
         require_type("columns", self.columns, (tuple, list), expected)
         for column in self.columns:
             require_type("columns", column, str, "names or numbers, as text")
-        if self.weights is not None:
-            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
         if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
             raise InputError(argument="columns", given=",".join(self.columns), expected=expected)
 

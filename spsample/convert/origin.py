@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
-from spsample.convert.compressed import COMPRESSED, decompressed, inner_suffix
+from spsample.convert.compressed import COMPRESSED, compression, decompressed, inner_suffix
 from spsample.convert.datasets import GraphEdges, data_attributes, npz_splits, open_npz, store_attributes
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.convert.matrix_market import MatrixMarketEdges
@@ -103,15 +103,25 @@ def _origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Or
     kind = options.format if options.format != "auto" else _kind(text)
     if kind not in ("text", "parquet"):
         _refuse_table_options(kind, options)
+    if kind == "parquet" and options.header is not None:
+        expected = "none here: the columns of a Parquet file have names"
+        raise InputError(argument="header", given=f"{options.header} for {text}", expected=expected)
     if kind != "npy" or _is_pair(text):
         _refuse_npy_shape(repr(text), options)
-    if kind in _MAPPED and Path(text).suffix.lower() in COMPRESSED:
+    if kind in _MAPPED and not _is_pair(text) and _is_compressed(Path(text), kind):
         with decompressed(Path(text), folder) as plain:
             origin = _opened(str(plain), kind, options, room)
             origin.edges.name = text  # for messages: nobody knows the copy
             facts = origin.facts | ({"source": text} if "source" in origin.facts else {})
             return replace(origin, name=Path(text).name.split(".")[0], facts=facts)
     return _opened(text, kind, options, room)
+
+
+def _is_compressed(path: Path, kind: str) -> bool:
+    """Whether a file has to be unpacked: by its bytes, except that raw numbers may have any, and go by the suffix."""
+    if kind in ("int32", "int64"):
+        return path.suffix.lower() in COMPRESSED
+    return os.path.isfile(path) and compression(path) is not None
 
 
 def _checked(origin: Origin, options: ConvertOptions) -> Origin:
@@ -163,17 +173,17 @@ def _is_pair(text: str) -> bool:
 def _kind(text: str) -> str:
     name = text.split(",")[0] if _is_pair(text) else text
     suffix = inner_suffix(Path(name))
+    if os.path.isdir(text) and text not in NAMED and not is_store(text):
+        return "ogb" if is_ogb_folder(Path(text)) else "parquet"
     if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
-    if is_ogb_folder(Path(text)):
-        return "ogb"
     known = _SUFFIXES.get(suffix)
     is_file = Path(text).suffix.lower() in COMPRESSED or os.path.isfile(text)
     return known or ("text" if is_file else "dataset")
 
 
 def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
-    if options.string_ids or options.columns != ("0", "1") or options.header is not None:
+    if options.string_ids or options.columns is not None or options.header is not None:
         given = f"a source of the form {kind!r}"
         expected = "a table (text or Parquet) for columns, header and string ids"
         raise InputError(argument="source", given=given, expected=expected)

@@ -43,24 +43,40 @@ def load_pyg(path: Path) -> Any:
         import torch
         import torch_geometric.data
         from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-        from torch_geometric.data.storage import GlobalStorage
+        from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
     except ImportError as error:
         name = error.name or "torch_geometric"
         raise MissingDependencyError(package=name, needed_for="reading PyG's data", extra="pyg") from None
     kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+    typed = [torch_geometric.data.HeteroData, BaseStorage, EdgeStorage, NodeStorage]  # to be refused by their name
     try:
-        with torch.serialization.safe_globals(kinds):
+        with torch.serialization.safe_globals([*kinds, *typed]):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
+        graphs = _num_graphs(loaded)
         while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
             loaded = loaded[0]
         if isinstance(loaded, dict) and "edge_index" in loaded:
             loaded = torch_geometric.data.Data.from_dict(loaded)
         getattr(loaded, "edge_index", None)  # PyG raises an error of its own where a part of the object is missing
     except Exception as error:  # torch and pickle raise many types
-        message = str(error).strip().split("\n")[0][:200]
+        if "Weights only load failed" in str(error):
+            given = "a pickle of other objects, which could run code"
+        else:
+            given = f"an unreadable file ({type(error).__name__})"
         expected = "torch_geometric.data.Data, saved by torch.save"
-        raise DataError(argument=str(path), given=f"a file that is none ({message})", expected=expected) from error
+        raise DataError(argument=str(path), given=given, expected=expected) from error
+    if graphs > 1:
+        raise DataError(argument=str(path), given=f"{graphs} graphs", expected="one graph")
     return loaded
+
+
+def _num_graphs(loaded: Any) -> int:
+    """How many graphs a file holds: a list of them, or the (data, slices, ...) of an InMemoryDataset."""
+    if not isinstance(loaded, (tuple, list)):
+        return 1
+    if len(loaded) > 1 and isinstance(loaded[1], dict) and "edge_index" in loaded[1]:
+        return len(loaded[1]["edge_index"]) - 1
+    return max(1, sum(hasattr(entry, "edge_index") for entry in loaded))
 
 
 def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any], dict[str, Any]]:
@@ -72,8 +88,11 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict
         If it has no edges, or is something else.
     """
     if getattr(data, "edge_index", None) is None:
+        typed = hasattr(data, "edge_types")
         given = f"an object of type {type(data).__name__} without edge_index"
-        raise DTypeError(argument="source", given=given, expected="a path, a Dataset, or torch_geometric.data.Data")
+        hint = "A graph of several types is not read: take one edge type, or data.to_homogeneous()." if typed else ""
+        expected = "a path, a Dataset, or torch_geometric.data.Data with edge_index"
+        raise DTypeError(argument=name, given=given, expected=expected, hint=hint)
     pairs = as_edge_index("edge_index", data.edge_index)
     edges = ArrayEdges(name, pairs[0], pairs[1], 1, _pyg_weights(data, weights, pairs.shape[1]))
     number = getattr(data, "num_nodes", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.compressed import inner_suffix, open_bytes, require_file
+from spsample.convert.compressed import inner_suffix, open_bytes
+from spsample.convert.tables import PARQUET, parquet_parts
 from spsample.errors import DataError, require_module
 
 __all__ = ["CsvTable", "ParquetTable", "VertexRows", "VertexTable", "feature_rows", "matrices", "open_table"]
@@ -59,9 +61,9 @@ def open_table(path: Path) -> VertexTable:
     MissingDependencyError
         Without pyarrow.
     """
-    require_file(path)
     require_module("pyarrow.parquet", needed_for=f"reading {path.name}", extra="convert")
-    table: VertexTable = ParquetTable(path) if inner_suffix(path) in (".parquet", ".pq") else CsvTable.with_header(path)
+    is_parquet = os.path.isdir(path) or inner_suffix(path) in PARQUET
+    table: VertexTable = ParquetTable(path) if is_parquet else CsvTable.with_header(path)
     repeated = [name for name in table.names if table.names.count(name) > 1]
     if repeated:
         given = f"{table.names.count(repeated[0])} columns named {repeated[0]!r}"
@@ -203,7 +205,7 @@ def _rows_end(text: bytes) -> int:
 
 
 class ParquetTable:
-    """A Parquet file."""
+    """A Parquet file, or a folder of parts."""
 
     column_bytes = 6 << 20  # a dictionary, a page as it is stored, and its values
 
@@ -211,9 +213,11 @@ class ParquetTable:
         import pyarrow.parquet
 
         self.path = path
-        with _errors(path, (), 0):
-            self._file: Any = pyarrow.parquet.ParquetFile(path, memory_map=False, buffer_size=1 << 16)
-        schema = self._file.schema_arrow
+        self._files: list[Any] = []
+        for part in parquet_parts(path):
+            with _errors(part, (), 0):
+                self._files.append(pyarrow.parquet.ParquetFile(part, memory_map=False, buffer_size=1 << 16))
+        schema = self._files[0].schema_arrow
         self.names: tuple[str, ...] = tuple(str(name) for name in schema.names)
         self.numeric = _numeric(self.names, schema.types)
 
@@ -223,16 +227,21 @@ class ParquetTable:
         Raises
         ------
         DataError
-            If the file is damaged.
+            If the file is damaged, or a part lacks a column of the first.
         """
         rows = max(1, _BLOCK // (8 * len(columns)))
-        batches = self._file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
-        while True:
-            with _errors(self.path, self.names, 0):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        for file in self._files:
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                given = f"a part without the column {missing[0]}"
+                raise DataError(argument=str(self.path), given=given, expected="the same columns in all parts")
+            batches = file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
+            while True:
+                with _errors(self.path, self.names, 0):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
 
 
 def _numeric(names: Sequence[str], types: Sequence[Any]) -> frozenset[str]:
