@@ -20,6 +20,7 @@ from spsample.errors import DataError, InputError, require_module
 __all__ = ["PARQUET", "ParquetEdges", "parquet_parts"]
 
 PARQUET = (".parquet", ".pq")
+_ROWS = 1 << 17
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -57,7 +58,7 @@ def _whole(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> Any:
     import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetFile(path, memory_map=False, buffer_size=1 << 20)
+    return pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
 
 
 class ParquetEdges:
@@ -93,7 +94,7 @@ class ParquetEdges:
         """Yield the chunks, in batches of rows."""
         for part in self._parts:
             with _whole(part), _opened(part) as file:
-                size = min(count, 1 << 20)
+                size = min(count, _ROWS)
                 for batch in file.iter_batches(batch_size=size, columns=self._columns, use_threads=False):
                     task = partial(self._chunk, batch)
                     yield task if self._names is None else partial(given_chunk, task())  # names go by the order
