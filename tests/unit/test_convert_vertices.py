@@ -264,6 +264,21 @@ def test_parquet_columns_of_every_kind(tmp_path):
     assert "4 features in small, half, flag, large; not read: many" in result.notes[0]
 
 
+def test_a_folder_of_parts(tmp_path):
+    first, second = arrow(id=(["cid", "ann"],), a=([1.0, 2.0],)), arrow(a=([3.0],), id=(["bob"],))
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parts").mkdir()
+    for number, table in enumerate((first, second)):
+        parquet.write_table(table, tmp_path / "parts" / f"part-{number}.parquet")
+    write(tmp_path, e_csv=BOB)
+    options = ConvertOptions(nodes=tmp_path / "parts", **NAMED)
+    convert(tmp_path / "e.csv", tmp_path / "store", options, plan=PLAN)
+    assert by_name(GraphStore.open(tmp_path / "store"), "x") == {"cid": [1], "ann": [2], "bob": [3]}
+    parquet.write_table(arrow(id=(["zoe"],)), tmp_path / "parts" / "part-2.parquet")
+    with pytest.raises(DataError, match="a part without the column a; expected the same columns in all parts"):
+        convert(tmp_path / "e.csv", tmp_path / "other", options, plan=PLAN)
+
+
 def test_ids_in_one_table_alone_are_counted_and_named(tmp_path):
     nodes = "id,label\nann,1\n" + "".join(f"other{i},0\n" for i in range(9))
     store, notes = made(tmp_path, BOB, nodes, **NAMED)
