@@ -48,7 +48,8 @@ class Conversion:
     """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
     ``columns`` are those of a table that hold sources and targets. ``not_read`` are columns of a table, or attributes
-    of PyG's data, of which nothing was made. ``notes`` say, with figures, what may not have been meant.
+    of PyG's data, of which nothing was made. ``notes`` say what was made of a table of vertices or of a folder, and,
+    with figures, what may not have been meant.
     """
 
     path: str
@@ -158,10 +159,13 @@ class _Run:
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
+            if self.origin.nodes is not None:
+                self.origin.nodes.check(num_nodes)
             num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
+        of_table = [] if self.origin.nodes is None else self.origin.nodes.notes
         return Conversion(
             path="",
             num_nodes=num_nodes,
@@ -172,7 +176,7 @@ class _Run:
             seconds=self.seconds,
             columns=getattr(self.origin.edges, "ends", None),
             not_read=self.origin.unread,
-            notes=self._notes(num_nodes),
+            notes=(*self.origin.notes, *of_table, *self._notes(num_nodes)),
         )
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
@@ -211,6 +215,8 @@ class _Run:
             ids = distinct.ids()
             if len(ids) == 0:
                 raise DataError(argument=edges.name, given="no edges", expected="at least one edge to renumber")
+            if self.origin.nodes is not None:
+                ids = self.origin.nodes.join_ids(ids, distinct)
             self.origin = replace(self.origin, original_ids=ids)
             edges = RenumberedEdges(cached, ids)
             self.edges_read = self.loops = 0
@@ -223,8 +229,18 @@ class _Run:
             cached.flush()
             cached.num_nodes = edges.num_nodes
             edges = cached
+        if self.options.renumber == "no":
+            self._join()
         self.seconds["read"] = time.perf_counter() - started
         return edges
+
+    def _join(self) -> None:
+        """Find the vertices of the table of vertices, if there is one."""
+        nodes, names = self.origin.nodes, self.origin.names
+        if nodes is not None and names is not None:
+            nodes.join_names(names)
+        elif nodes is not None:
+            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
 
     def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)

@@ -607,7 +607,12 @@ def test_real_graph(tmp_path):
         ("a.mtx", "%%MatrixMarket matrix array real general\n2 2\n", {}, "coordinate"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 1\n", {}, "square"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n", {}, "1 entries"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n4 1\n", {}, "row 4 and column 1 in line 4"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n4 1\n",
+            {},
+            "row 4 and column 1 in line 4",
+        ),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n0 1\n", {}, "line 4"),
         ("a.csv.gz", "not compressed", {}, "no edges"),
     ],
