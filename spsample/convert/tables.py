@@ -17,7 +17,7 @@ from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
 from spsample.errors import DataError, InputError, require_module
 
-__all__ = ["PARQUET", "ParquetEdges", "parquet_parts"]
+__all__ = ["PARQUET", "ParquetEdges", "open_parquet", "parquet_parts"]
 
 PARQUET = (".parquet", ".pq")
 _ROWS = 1 << 17
@@ -55,10 +55,11 @@ def _whole(path: Path) -> Iterator[None]:
         raise DataError(argument=str(path), given=given, expected="a whole Parquet file") from error
 
 
-def _opened(path: Path) -> Any:
+def open_parquet(path: Path) -> Any:
+    """Open a file so that a piece of each column is in memory at a time, not all of it."""
     import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    return pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False)
 
 
 class ParquetEdges:
@@ -83,7 +84,7 @@ class ParquetEdges:
         self.unread = tuple(name for name in held if name not in self._columns)
 
     def _column_names(self, part: Path) -> list[str]:
-        with _whole(part), _opened(part) as file:
+        with _whole(part), open_parquet(part) as file:
             names = [str(name) for name in file.schema_arrow.names]
         if len(set(names)) < len(names):
             given = f"{part} with the columns {', '.join(names)}"
@@ -93,7 +94,7 @@ class ParquetEdges:
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, in batches of rows."""
         for part in self._parts:
-            with _whole(part), _opened(part) as file:
+            with _whole(part), open_parquet(part) as file:
                 size = min(count, _ROWS)
                 for batch in file.iter_batches(batch_size=size, columns=self._columns, use_threads=False):
                     task = partial(self._chunk, batch)

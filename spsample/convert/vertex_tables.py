@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.compressed import inner_suffix, open_bytes
-from spsample.convert.tables import PARQUET, parquet_parts
+from spsample.convert.tables import PARQUET, open_parquet, parquet_parts
 from spsample.errors import DataError, require_module
 
 __all__ = ["CsvTable", "ParquetTable", "VertexRows", "VertexTable", "feature_rows", "matrices", "open_table"]
@@ -210,13 +210,11 @@ class ParquetTable:
     column_bytes = 6 << 20  # a dictionary, a page as it is stored, and its values
 
     def __init__(self, path: Path) -> None:
-        import pyarrow.parquet
-
         self.path = path
         self._files: list[Any] = []
         for part in parquet_parts(path):
             with _errors(part, (), 0):
-                self._files.append(pyarrow.parquet.ParquetFile(part, memory_map=False, buffer_size=1 << 16))
+                self._files.append(open_parquet(part))
         schema = self._files[0].schema_arrow
         self.names: tuple[str, ...] = tuple(str(name) for name in schema.names)
         self.numeric = _numeric(self.names, schema.types)
