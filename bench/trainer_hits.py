@@ -1,4 +1,4 @@
-"""Hits of a cache against the number of trainers: batches from the whole graph, and from a trainer's own part."""
+"""Hits of a cache against the number of trainers: batches of the whole graph, and of the store of each part."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 import spsample as sp
 from machine_facts import machine_facts
-from spsample.data import partition_vertices
+from spsample.data import Dataset, part_dataset, partition_vertices
 from spsample.features import score
 from traces import cell
 
@@ -26,7 +25,10 @@ METHODS = ("pagraph", "metis-seeds")
 
 @dataclass(frozen=True)
 class Hits:
-    """Share of the rows that a trainer finds in its cache, in the mean of the trainers."""
+    """Share of the rows that a trainer finds in its cache, in the mean of the trainers.
+
+    With parts a trainer has nothing but the store of its own: scores count the edges of that.
+    """
 
     graph: str
     sampler: str
@@ -37,14 +39,13 @@ class Hits:
     hits: float
 
 
-def hits_of(
-    graph: sp.Graph, seeds: NDArray[np.int64], sampler: sp.Sampler, batch_size: int, how: tuple[str, float, int]
-) -> float:
-    """Hits of one trainer whose batches hold these seeds: the name of a score, the share that it keeps, epochs."""
-    name, share, epochs = how
+def hits_of(data: Dataset, sampler: sp.Sampler, batch_size: int, how: tuple[str, int, int]) -> float:
+    """Hits of one trainer on its own data: the name of a score, the rows that it keeps, epochs."""
+    name, rows, epochs = how
+    graph, seeds = data.graph, data.train_idx
     scores = score(name, graph, seeds, sampler, batch_size)
     kept = np.zeros(graph.num_nodes, np.bool_)
-    kept[np.argsort(-scores, kind="stable")[: int(share * graph.num_nodes)]] = True
+    kept[np.argsort(-scores, kind="stable")[:rows]] = True
     found = wanted = 0
     loader = sp.BulkLoader(graph, seeds, sampler, batch_size=batch_size, random_seed=1)
     for _ in range(epochs):
@@ -66,17 +67,17 @@ def trainer_hits(
     for spec in graph or ("cnr2000", "rmat:16,16"):
         for name in sampler or ("GraphSAGE", "LADIES"):
             traced = cell(spec, name)
+            n, hops, none = traced.graph.num_nodes, len(traced.sampler.sizes), np.empty(0, np.int64)
+            data = Dataset(spec, traced.graph, None, np.zeros(n, np.int64), traced.seeds, none, none, 0)
             for rule in ("out-degree", "posterior"):
-                how = rule, share, epochs
-                arguments = traced.sampler, traced.batch_size, how
-                whole = hits_of(traced.graph, traced.seeds, *arguments)
+                arguments = traced.sampler, traced.batch_size, (rule, int(share * n), epochs)
+                whole = hits_of(data, *arguments)
                 for p in TRAINERS:
                     found = {WHOLE: whole}
                     for method in METHODS:
-                        hops = len(traced.sampler.sizes)
                         parts = partition_vertices(traced.graph, p, method, seeds=traced.seeds, hops=hops)
-                        own = [traced.seeds[parts[traced.seeds] == i] for i in range(p)]
-                        found[method] = float(np.mean([hits_of(traced.graph, one, *arguments) for one in own]))
+                        own = (part_dataset(data, parts, p, i, hops=hops)[0] for i in range(p))
+                        found[method] = float(np.mean([hits_of(one, *arguments) for one in own]))
                     results += [Hits(spec, name, p, of, rule, share, round(hit, 4)) for of, hit in found.items()]
     out.mkdir(parents=True, exist_ok=True)
     lines = [{"kind": "machine", **machine_facts(1)}, *(asdict(one) for one in results)]

@@ -58,10 +58,38 @@ _LAZY = {
 }
 """Names imported on first use, so that `import spsample` stays quick."""
 
+_ROOMS = frozenset(
+    [
+        "advice",
+        "backends",
+        "cli",
+        "comm",
+        "common",
+        "convert",
+        "data",
+        "distributed",
+        "errors",
+        "features",
+        "loading",
+        "planning",
+        "pyg",
+        "reorder",
+        "sampling",
+        "settings",
+        "sparse",
+        "store",
+        "timeline",
+        "training",
+    ]
+)
+"""Packages of this one, imported when they are asked for."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'spsample' has no attribute {name!r}")
 
 

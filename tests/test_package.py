@@ -27,6 +27,29 @@ def test_imports_without_optional_packages():
     assert done.stdout.strip()
 
 
+ROOMS_ON_DEMAND = """
+import sys
+import spsample as sp
+loaded = set(sys.modules)
+print(sp.features.score.__name__, sp.training.Trainer.__name__, sp.errors.InputError.__name__)
+assert not hasattr(sp, "nothing")
+"""
+
+
+def test_a_room_is_loaded_when_it_is_asked_for():
+    done = subprocess.run([sys.executable, "-c", ROOMS_ON_DEMAND], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["score", "Trainer", "InputError"]
+
+
+def test_all_rooms_are_there():
+    import spsample
+
+    rooms = {path.stem for path in PACKAGE.iterdir() if (path / "__init__.py").exists() or path.stem == "errors"}
+    assert {name for name in rooms if not hasattr(spsample, name)} <= {"kernels", "bench"}
+    with pytest.raises(AttributeError, match="has no attribute 'room'"):
+        _ = spsample.room
+
+
 @pytest.mark.sanitize
 def test_core_says_what_it_was_built_with():
     from spsample import _core

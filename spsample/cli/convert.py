@@ -60,6 +60,8 @@ def convert(
         result = run(source, store, options, progress=work.show)
     if result.not_read:
         print_note(_not_read(source, result, takes_weights=options.weights is None))
+    for note in result.notes:
+        print_note(note)
     if as_json:
         print_json(asdict(result))
     else:
@@ -78,8 +80,9 @@ def _not_read(source: str, result: Conversion, *, takes_weights: bool) -> str:
 def _print(result: Conversion) -> None:
     seconds = sum(result.seconds.values())
     kind = "weighted" if result.weighted else "unweighted"
+    ends = "" if result.columns is None else ", from column {} to column {}".format(*result.columns)
     lines = (
-        f"{result.path}: {result.num_nodes:,} vertices, {result.num_edges:,} edges, {kind}",
+        f"{result.path}: {result.num_nodes:,} vertices, {result.num_edges:,} edges, {kind}{ends}",
         f"from {result.edges_read:,} edges in {seconds:.1f} s "
         f"({result.edges_read / max(seconds, 1e-9) / 1e6:.2f} million per second; "
         f"{format_bytes(result.spilled_bytes)} of temporary records)",

@@ -57,6 +57,11 @@ def as_array(argument: str, value: Any) -> NDArray[Any]:
     raise DTypeError(argument=argument, given=given, expected="an array of numbers")
 
 
+def is_bfloat16(value: Any) -> bool:
+    """Whether it is a tensor of bfloat16."""
+    return str(getattr(value, "dtype", "")) == "torch.bfloat16"
+
+
 def _refuse_containers(argument: str, value: Any) -> None:
     """Refuse what NumPy would turn into something else: None, matrices, masked arrays."""
     if value is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,9 @@ from scipy import sparse
 from spsample.convert.arrays import load_map
 from spsample.convert.compressed import require_file
 from spsample.convert.options import ConvertOptions
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
+from spsample.convert.vertex_tables import VertexRows
+from spsample.data.labels import class_labels, num_classes
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits, repeated
 from spsample.errors import DataError
 from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["write_attributes"]
 
 _DISJOINT = "disjoint train, val and test vertices"
-_COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
+_COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting", "repeated_edges")
 _BYTES = 1 << 22
 
 
@@ -36,17 +40,7 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     DataError
         If a file does not fit the graph, or a vertex is in two sets of a split.
     """
-    arrays = dict(origin.arrays)
-    facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
-    if options.features is not None:
-        arrays["x"] = _features(Path(options.features), num_nodes)
-    if options.labels is not None:
-        arrays["y"] = _labels(Path(options.labels), num_nodes)
-        facts["num_classes"] = _num_classes(arrays["y"])
-    if options.splits is not None:
-        arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
-        arrays |= _splits(Path(options.splits), num_nodes)
-    _check_disjoint(origin.edges.name if options.splits is None else str(options.splits), arrays, num_nodes)
+    arrays, facts = _collected(origin, options, num_nodes)
     for name, array in arrays.items():
         _write(writer, name, array)
     if "x" in arrays:
@@ -64,6 +58,81 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     writer.set(**facts)
 
 
+def _collected(origin: Origin, options: ConvertOptions, num_nodes: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays and facts of the source, of the table of vertices, and of files, of which the later ones win."""
+    arrays = dict(origin.arrays)
+    facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
+    nodes, where = origin.nodes, origin.edges.name
+    if nodes is not None:
+        more, made = nodes.arrays(num_nodes)
+        arrays, facts, where = _replaced(arrays, made), facts | more, str(nodes.path)
+    vertices = None if nodes is None else nodes.vertices
+    files = _files(options, set() if nodes is None else nodes.named)
+    rows = num_nodes if vertices is None else len(vertices)
+    if "features" in files:
+        arrays["x"] = _placed(_features(files["features"], rows), vertices)
+    if "labels" in files:
+        y = class_labels(str(files["labels"]), load_map(files["labels"]), rows)
+        arrays["y"] = y if vertices is None else _spread(y, vertices, num_nodes, -1)
+        facts = {name: fact for name, fact in facts.items() if name != "class_names"} | {"num_classes": num_classes(y)}
+    if "splits" in files:
+        splits, where = _splits(files["splits"], rows), str(files["splits"])
+        arrays = _replaced(arrays, splits if vertices is None else _of_vertices(splits, vertices, num_nodes))
+    _check_disjoint(where, arrays, num_nodes)
+    return arrays, facts
+
+
+def _files(options: ConvertOptions, columns: set[str]) -> dict[str, Path]:
+    """The files that options name; some name columns."""
+    options_given = {name: getattr(options, name) for name in ("features", "labels", "splits")}
+    return {name: Path(path) for name, path in options_given.items() if path is not None and name not in columns}
+
+
+def _replaced(arrays: dict[str, Any], by: dict[str, Any]) -> dict[str, Any]:
+    """Arrays with others in place of those of the same name, and of all splits where there are new ones."""
+    splits = (*SPLIT_IDS, *SPLIT_MASKS)
+    kept = {name: array for name, array in arrays.items() if name not in splits or not by.keys() & set(splits)}
+    return kept | by
+
+
+def _placed(features: Any, vertices: NDArray[np.int64] | None) -> Any:
+    """Features where their vertices are; each vertex has a row."""
+    if vertices is None:
+        return features
+    if sparse.issparse(features):
+        return features[np.argsort(vertices)]
+    return VertexRows(features.dtype, features.shape, partial(_scattered, features, vertices))
+
+
+def _scattered(array: Any, vertices: NDArray[np.int64]) -> Iterator[tuple[Any, Any]]:
+    for places, rows in _pieces(array):
+        yield vertices[places], rows
+
+
+def _pieces(array: Any) -> Iterator[tuple[slice, Any]]:
+    """An array in pieces of some MiB."""
+    size = max(1, _BYTES // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
+    for first in range(0, len(array), size):
+        places = slice(first, min(first + size, len(array)))
+        yield places, array[places]
+
+
+def _spread(rows: NDArray[Any], vertices: NDArray[np.int64], num_nodes: int, empty: int) -> NDArray[Any]:
+    """Rows where their vertices are, `empty` where there is none."""
+    array = np.full((num_nodes, *rows.shape[1:]), empty, rows.dtype)
+    array[vertices] = rows
+    return array
+
+
+def _of_vertices(
+    splits: dict[str, NDArray[Any]], vertices: NDArray[np.int64], num_nodes: int
+) -> dict[str, NDArray[Any]]:
+    """Splits of rows as splits of their vertices."""
+    if SPLIT_IDS[0] in splits:
+        return {name: vertices[ids] for name, ids in splits.items()}
+    return {name: _spread(masks.T, vertices, num_nodes, 0).T for name, masks in splits.items()}
+
+
 def _write(writer: StoreWriter, name: str, array: Any) -> None:
     if sparse.issparse(array):
         for key in ("indptr", "indices", "data"):
@@ -71,9 +140,8 @@ def _write(writer: StoreWriter, name: str, array: Any) -> None:
         writer.set(x_shape=[int(size) for size in array.shape])
         return
     target = writer.create(name, array.dtype, array.shape)
-    rows = max(1, _BYTES // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
-    for first in range(0, len(array), rows):
-        target[first : first + rows] = array[first : first + rows]
+    for places, rows in array.pieces() if isinstance(array, VertexRows) else _pieces(array):
+        target[places] = rows
 
 
 def _features(path: Path, num_nodes: int) -> Any:
@@ -119,43 +187,14 @@ def _check_finite(path: Path, matrix: sparse.csr_array) -> None:
         )
 
 
-def _labels(path: Path, num_nodes: int) -> NDArray[Any]:
-    array = load_map(path)
-    if array.dtype.kind not in "iu" or array.ndim not in (1, 2) or len(array) != num_nodes:
-        given = f"labels of dtype {array.dtype} and shape {array.shape}"
-        raise DataError(argument=str(path), given=given, expected=f"integers in {num_nodes} rows, one per vertex")
-    if array.size and array.min() < -1:
-        given = f"label {int(array.min())} at position {int(np.argmin(array))}"
-        raise DataError(argument=str(path), given=given, expected="labels from 0 on, -1 where unlabelled")
-    return array.astype(np.int64)
-
-
-def _num_classes(y: NDArray[Any]) -> int:
-    return int(y.shape[1]) if y.ndim == 2 else int(y.max(initial=-1)) + 1
-
-
-def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
+def _splits(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     """The index sets or masks of an ``.npz`` file."""
     expected = "an .npz file of train_idx, val_idx and test_idx, or train_masks, val_masks and test_masks"
     arrays = read_npz(path, expected)
-    for names in (SPLIT_MASKS, SPLIT_IDS):
-        if all(name in arrays for name in names):
-            return {name: _checked_split(path, name, arrays[name], num_nodes) for name in names}
-    raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
-
-
-def _checked_split(path: Path, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[Any]:
-    if name.endswith("masks"):
-        masks = array[None] if array.ndim == 1 else array
-        if masks.dtype != np.bool_ or masks.ndim != 2 or masks.shape[1] != num_nodes:
-            given = f"{name} of dtype {array.dtype} and shape {array.shape}"
-            raise DataError(argument=str(path), given=given, expected=f"bool of shape (splits, {num_nodes})")
-        return masks
-    outside = array.dtype.kind not in "iu" or array.ndim != 1 or (array < 0).any() or (array >= num_nodes).any()
-    if outside:
-        given = f"{name} of dtype {array.dtype} and shape {array.shape}, or with an id out of range"
-        raise DataError(argument=str(path), given=given, expected=f"a vector of vertex ids in [0, {num_nodes})")
-    return array.astype(np.int64)
+    splits = named_splits(str(path), arrays, rows)
+    if not splits:
+        raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
+    return splits
 
 
 def _check_disjoint(argument: str, arrays: dict[str, Any], num_nodes: int) -> None:

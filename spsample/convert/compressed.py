@@ -13,9 +13,50 @@ from typing import Any
 from spsample.errors import DataError, MissingDependencyError, require_module
 from spsample.store.folder import system_errors
 
-__all__ = ["COMPRESSED", "decompressed", "inner_suffix", "open_bytes", "require_file"]
+__all__ = ["COMPRESSED", "binary_form", "compression", "decompressed", "inner_suffix", "open_bytes", "require_file"]
 
 COMPRESSED = (".gz", ".zst", ".zstd")
+_FORMS = (
+    (b"\x1f\x8b\x08", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"PK\x03\x04", "a zip archive (as .npz and .pt files are)"),
+    (b"\x93NUMPY", "an array of NumPy"),
+    (b"PAR1", "Parquet"),
+    (b"\x89HDF", "HDF5"),
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
+)
+"""How files begin that are no plain text."""
+
+
+def binary_form(head: bytes) -> str | None:
+    r"""Return the form of a file that is no text, by its first bytes; None for text.
+
+    Examples
+    --------
+    >>> binary_form(b"PAR1..."), binary_form(b"0 1"), binary_form(b"0\0")
+    ('Parquet', None, 'binary')
+    """
+    known = next((form for mark, form in _FORMS if head.startswith(mark)), None)
+    if known == "bzip2" and head[4:10] != b"1AY&SY":
+        known = None
+    return known or ("binary" if b"\0" in head else None)
+
+
+def compression(path: Path) -> str | None:
+    """Return ``"gzip"`` or ``"zstd"`` for a file that is compressed so, by its first bytes.
+
+    Raises
+    ------
+    DataError
+        If there is no such file.
+    """
+    require_file(path)
+    with system_errors(path, "a file that can be read"), path.open("rb") as file:
+        form = binary_form(file.read(16))
+    return form if form in ("gzip", "zstd") else None
 
 
 def inner_suffix(path: Path) -> str:
@@ -47,14 +88,14 @@ def require_file(path: Path) -> None:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
-    """Open a file for reading; ``.gz`` and ``.zst`` are decompressed. Damage found while reading names the file.
+    """Open a file for reading; gzip and zstd are decompressed. Damage found while reading names the file.
 
     Raises
     ------
     DataError
         If the file cannot be read, or is truncated.
     MissingDependencyError
-        For ``.zst`` without pyarrow.
+        For zstd without pyarrow.
     """
     require_file(path)
     try:
@@ -76,7 +117,7 @@ def decompressed(path: Path, folder: Path) -> Iterator[Path]:
     DataError
         As `open_bytes`.
     """
-    copy = folder / path.stem
+    copy = folder / f"unpacked{inner_suffix(path)}"
     try:
         with system_errors(copy, "room on the disk for a decompressed copy"), copy.open("wb") as out:
             for data in _pieces(path):
@@ -94,11 +135,11 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
+    form = compression(path)
+    if form == "gzip":
         with gzip.open(path, "rb") as file:
             yield file
-    elif suffix in COMPRESSED:
+    elif form == "zstd":
         pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
         with pyarrow.OSFile(str(path)) as raw, pyarrow.CompressedInputStream(raw, "zstd") as file:
             yield file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -27,6 +28,7 @@ from spsample.convert.sort import partition, sort_buckets
 from spsample.convert.spill import RecordFormat, Spill
 from spsample.errors import DataError
 from spsample.store import StoreWriter
+from spsample.store.edge_counts import num_repeated, num_with_edges
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
 __all__ = ["Conversion", "Progress", "convert"]
@@ -37,13 +39,17 @@ Progress = Callable[[str, int, "int | None"], None]
 _LOOPS = 1 << 20
 _WIDEST_IDS = 40
 _ANY_ID = 2**63
+_SPARSE = 10
+"""Vertices for one with an edge, from which on a note says so."""
 
 
 @dataclass(frozen=True)
 class Conversion:
     """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
-    ``not_read`` are columns of a table, or attributes of PyG's data, of which nothing was made.
+    ``columns`` are those of a table that hold sources and targets. ``not_read`` are columns of a table, or attributes
+    of PyG's data, of which nothing was made. ``notes`` say what was made of a table of vertices or of a folder, and,
+    with figures, what may not have been meant.
     """
 
     path: str
@@ -53,7 +59,9 @@ class Conversion:
     weighted: bool
     spilled_bytes: int
     seconds: dict[str, float]
+    columns: tuple[str, str] | None = None
     not_read: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -143,7 +151,7 @@ class _Run:
         self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
         self.report = progress
         self.histogram = TargetHistogram(mirror=options.symmetrise, drop_loops=options.drop_self_loops)
-        self.edges_read = 0
+        self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
     def go(self) -> Conversion:
@@ -151,14 +159,48 @@ class _Run:
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
+            if self.origin.nodes is not None:
+                self.origin.nodes.check(num_nodes)
             num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
-        weighted = edges.weight_dtype is not None
+        of_table = [] if self.origin.nodes is None else self.origin.nodes.notes
         return Conversion(
-            "", num_nodes, num_edges, self.edges_read, weighted, spilled, self.seconds, self.origin.unread
+            path="",
+            num_nodes=num_nodes,
+            num_edges=num_edges,
+            edges_read=self.edges_read,
+            weighted=edges.weight_dtype is not None,
+            spilled_bytes=spilled,
+            seconds=self.seconds,
+            columns=getattr(self.origin.edges, "ends", None),
+            not_read=self.origin.unread,
+            notes=(*self.origin.notes, *of_table, *self._notes(num_nodes)),
         )
+
+    def _notes(self, num_nodes: int) -> tuple[str, ...]:
+        """Say what is unusual about the graph, with figures."""
+        indptr, indices = (np.load(self.writer.folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
+        repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
+        rows = sum(
+            int(np.count_nonzero(np.diff(indptr[i : i + _LOOPS + 1]))) for i in range(0, len(indptr) - 1, _LOOPS)
+        )
+        used = num_with_edges(indptr, indices) if num_nodes > _SPARSE * rows else num_nodes
+        loops = 0 if self.options.drop_self_loops else self.loops
+        if repeated:
+            self.writer.set(repeated_edges=repeated)
+        notes = {
+            f"vertices that have an edge: {used:,} of {num_nodes:,} (--renumber leaves the others out)": (
+                num_nodes > _SPARSE * used > 0
+            ),
+            "no edges: every vertex is isolated": len(indices) == 0,
+            f"edges that repeat one between the same vertices: {repeated:,} (--deduplicate first leaves them out)": (
+                repeated > 0
+            ),
+            f"edges from a vertex to itself: {loops:,} (--drop-self-loops leaves them out)": loops > 0,
+        }
+        return tuple(note for note, holds in notes.items() if holds)
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -173,9 +215,11 @@ class _Run:
             ids = distinct.ids()
             if len(ids) == 0:
                 raise DataError(argument=edges.name, given="no edges", expected="at least one edge to renumber")
+            if self.origin.nodes is not None:
+                ids = self.origin.nodes.join_ids(ids, distinct)
             self.origin = replace(self.origin, original_ids=ids)
             edges = RenumberedEdges(cached, ids)
-            self.edges_read = 0
+            self.edges_read = self.loops = 0
             self._measure(edges, _ignore, count=True)
         elif edges.rereadable:
             self._measure(edges, _ignore, count=True)
@@ -185,8 +229,18 @@ class _Run:
             cached.flush()
             cached.num_nodes = edges.num_nodes
             edges = cached
+        if self.options.renumber == "no":
+            self._join()
         self.seconds["read"] = time.perf_counter() - started
         return edges
+
+    def _join(self) -> None:
+        """Find the vertices of the table of vertices, if there is one."""
+        nodes, names = self.origin.nodes, self.origin.names
+        if nodes is not None and names is not None:
+            nodes.join_names(names)
+        elif nodes is not None:
+            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
 
     def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
@@ -203,26 +257,28 @@ class _Run:
         limit = self._limit(edges)
         tasks = (partial(self._measured, task, limit, count) for task in edges.tasks(self.plan.chunk))
         line = 1
-        for chunk, limits in in_order(tasks, self.plan.threads):
+        for chunk, limits, loops in in_order(tasks, self.plan.threads):
             chunk.first, chunk.first_line = self.edges_read, line
             check_chunk(edges.name, chunk, limits, limit)
             if chunk.problem is not None:
                 raise chunk.problem(line)
             take(chunk, limits[1])
             self.edges_read += chunk.count
+            self.loops += loops
             line += chunk.lines
             self.report("reading", self.edges_read, self.origin.num_edges)
         self.origin.check(self.edges_read)
 
     def _measured(
         self, task: Callable[[], EdgeChunk], limit: int | None, count: bool
-    ) -> tuple[EdgeChunk, tuple[int, int]]:
+    ) -> tuple[EdgeChunk, tuple[int, int], int]:
         chunk = task()
         limits = core().edge_limits(chunk.sources, chunk.targets, chunk.step, chunk.count)
         if count and limits[0] >= 0 and 0 <= limits[1] < (limit or MAX_NODES):
             self.histogram.reach(limits[1])
             self.histogram.count(chunk)
-        return chunk, limits
+        sources, targets = chunk.ends
+        return chunk, limits, int(np.count_nonzero(sources == targets))
 
     def _limit(self, edges: EdgeList) -> int | None:
         """How many vertices there may be, if that is known."""
@@ -237,9 +293,10 @@ class _Run:
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
             raise DataError(argument=edges.name, given="no edges", expected=expected, hint="Give --num-nodes.")
-        if number.bit_length() > _WIDEST_IDS:
+        most = min(1 << _WIDEST_IDS, shutil.disk_usage(self.writer.folder).free // 8)
+        if number > most:
             hint = "--renumber numbers the ids that occur 0, 1, ..."
-            expected = f"ids below 2**{_WIDEST_IDS}: each takes 8 bytes, used or not"
+            expected = f"ids below {most}: each takes 8 bytes on the disk, used or not"
             raise DataError(argument=edges.name, given=f"a vertex id of {number - 1}", expected=expected, hint=hint)
         return number
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from spsample.convert.chunks import EdgeChunk
 from spsample.convert.compressed import require_file
 from spsample.data.dataset import Dataset
 from spsample.data.npz import load_npz
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits, split_arrays
 from spsample.errors import DataError, InputError
 from spsample.store import Graph, GraphStore
 from spsample.store.archives import npz_names, read_npz
 from spsample.store.layout import MAP_ARRAYS
 
-__all__ = ["GraphEdges", "data_attributes", "npz_masks", "open_npz", "store_attributes"]
+__all__ = ["GraphEdges", "data_attributes", "npz_splits", "open_npz", "store_attributes"]
 
 _NAMES = ("original_ids", "names_ptr", "names_data")
 _REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
@@ -93,16 +94,21 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
     return facts, arrays
 
 
-def open_npz(path: Path) -> Dataset:
+def open_npz(path: Path) -> Any:
     """Load a graph from ``scipy.sparse.save_npz``, or a data set in the form of `load_npz`.
+
+    A file with ``edge_index`` is returned as an object with arrays by the names that PyG's ``Data`` have.
 
     Raises
     ------
     DataError
-        If the file is neither.
+        If the file is of none of these forms, or of two.
     """
     require_file(path)
-    if "format" not in npz_names(path, "an .npz file"):
+    names = npz_names(path, "an .npz file")
+    if "edge_index" in names:
+        return _edge_index_data(path, names)
+    if "format" not in names:
         return load_npz(path)
     read_npz(path, "what scipy.sparse.save_npz writes")  # SciPy itself does not check that all of it is read
     try:
@@ -117,6 +123,22 @@ def open_npz(path: Path) -> Dataset:
     return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
 
 
-def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:
+def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:
+    """The arrays of a file with ``edge_index``; without ``num_nodes`` rows of x, y or masks tell it, or the edges."""
+    if "indptr" in names or "format" in names:
+        given = f"edge_index and {'indptr' if 'indptr' in names else 'a matrix of SciPy'}"
+        raise DataError(argument=str(path), given=given, expected="one graph")
+    arrays = read_npz(path, "an .npz file with edge_index")
+    rows = next((arrays[name] for name in ("x", "y", "train_mask") if name in arrays and arrays[name].ndim), None)
+    num_nodes = arrays.get("num_nodes", np.array(-1 if rows is None else len(rows)))
+    if num_nodes.size != 1 or num_nodes.dtype.kind not in "iu":
+        given = f"num_nodes of dtype {num_nodes.dtype} and shape {num_nodes.shape}"
+        raise DataError(argument=str(path), given=given, expected="one integer")
+    number = None if rows is None and "num_nodes" not in arrays else int(num_nodes.reshape(()))
+    return SimpleNamespace(**{**arrays, "num_nodes": number, "keys": arrays.keys})
+
+
+def npz_splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     """Return all splits of a data set that `load_npz` takes, in a form that a store has, too."""
-    return read_npz(path, "an .npz file with masks", SPLIT_MASKS)
+    wanted = split_arrays(str(path), npz_names(path, "an .npz file")).values()
+    return named_splits(str(path), read_npz(path, "an .npz file with masks", wanted), num_nodes)

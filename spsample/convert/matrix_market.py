@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.convert.chunks import EdgeChunk
+from spsample.convert.columns import EdgeColumns
 from spsample.convert.compressed import open_bytes
 from spsample.convert.text import TextEdges, TextForm
 from spsample.errors import DataError
@@ -42,7 +43,8 @@ class MatrixMarketEdges:
         self.num_nodes: int | None = header.num_nodes
         weight = 2 if weighted and not header.pattern else -1
         self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
-        self._text = TextEdges(path, TextForm(" ", 1, 0, weight, header.lines))
+        width = 2 if header.pattern else 3
+        self._text = TextEdges(path, TextForm(" ", EdgeColumns(1, 0, weight), (width, width), header.lines))
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield a function per block of lines."""
@@ -52,6 +54,7 @@ class MatrixMarketEdges:
     def _entries(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
         chunk = task()
         place = chunk.place
+        self._end_at_outside(chunk)
         chunk.sources, chunk.targets = chunk.sources - 1, chunk.targets - 1
         if not self._header.symmetric:
             return chunk
@@ -65,6 +68,22 @@ class MatrixMarketEdges:
         chunk.count = len(entry)
         chunk.place = None if place is None else lambda i, line: place(int(entry[i]), line)
         return chunk
+
+    def _end_at_outside(self, chunk: EdgeChunk) -> None:
+        """End a chunk before its first entry outside of the matrix."""
+        n = self._header.num_nodes
+        outside = (chunk.sources < 1) | (chunk.sources > n) | (chunk.targets < 1) | (chunk.targets > n)
+        if not outside.any() or chunk.place is None:
+            return
+        at = int(np.argmax(outside))
+        row, column, place = int(chunk.targets[at]), int(chunk.sources[at]), chunk.place
+        chunk.problem = lambda line: DataError(
+            argument=self.name,
+            given=f"row {row} and column {column} in {place(at, line)}",
+            expected=f"rows and columns from 1 to {n}: Matrix Market counts from 1",
+        )
+        chunk.sources, chunk.targets, chunk.count = chunk.sources[:at], chunk.targets[:at], at
+        chunk.weights = None if chunk.weights is None else chunk.weights[:at]
 
     def check_count(self, edges: int) -> None:
         """Refuse a file that ended early or went on.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,18 @@ from spsample.errors import CapacityError
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
 
-__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames"]
+__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room"]
 
 _BYTES_PER_NAME = 160
 
 
-def _check_room(argument: str, used: int, room: int) -> None:
+def check_room(argument: str, used: int, room: int) -> None:
+    """Refuse ids that take more than `room` bytes.
+
+    Raises
+    ------
+    CapacityError
+    """
     if used > room:
         raise CapacityError(
             argument=argument,
@@ -58,12 +65,33 @@ class VertexNames:
         if found is not None:
             return found
         self._used += _BYTES_PER_NAME + len(name)
-        _check_room("string_ids", self._used, self._room)
+        check_room("string_ids", self._used, self._room)
         self._numbers[name] = len(self._numbers)
         return len(self._numbers) - 1
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def sort_from(self, first: int) -> NDArray[np.int64]:
+        """Number the names from `first` on anew, in their order; return the new number of each.
+
+        Examples
+        --------
+        >>> names = VertexNames(room=2**20)
+        >>> [names.number(name) for name in ("b", "d", "c")]
+        [0, 1, 2]
+        >>> names.sort_from(1)
+        array([2, 1])
+        """
+        late = list(islice(self._numbers, first, None))
+        for name in late:
+            del self._numbers[name]
+        self._numbers |= {name: number for number, name in enumerate(sorted(late), first)}
+        return np.array([self._numbers[name] for name in late], np.int64)
+
+    def named(self, numbers: Collection[int]) -> list[str]:
+        """Return the names of some vertices, in the order of their numbers."""
+        return [name for name, number in self._numbers.items() if number in numbers]
 
     def write(self, writer: StoreWriter) -> None:
         """Write ``names_ptr`` and ``names_data`` (UTF-8)."""
@@ -89,7 +117,11 @@ class DistinctIds:
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take note of the ids of a chunk."""
-        self._sorted.append(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
+        self.add_ids(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
+
+    def add_ids(self, ids: NDArray[np.int64]) -> None:
+        """Take note of ids that ascend."""
+        self._sorted.append(ids)
         while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
             self._merge()
 
@@ -101,7 +133,7 @@ class DistinctIds:
 
     def _merge(self) -> None:
         last, before = self._sorted.pop(), self._sorted.pop()
-        _check_room("renumber", 8 * sum(map(len, (*self._sorted, last, last, before, before))), self._room)
+        check_room("renumber", 8 * sum(map(len, (*self._sorted, last, last, before, before))), self._room)
         self._sorted.append(np.union1d(before, last))
 
 

@@ -17,7 +17,9 @@ __all__ = ["FORMATS", "ConvertOptions"]
 FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
 NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")
+_ORDERS = ("first-appearance", "ascending")
 _MERGES = ("no", "sum", "first", "max")
+_BY_VERTEX = ("features", "labels", "splits")
 _READING, _EDGES, _STORE, _COST = "Reading", "Edges", "Store", "Cost"
 
 
@@ -50,9 +52,14 @@ class ConvertOptions:
         ),
     ] = "auto"
     columns: Annotated[
-        tuple[str, ...],
-        Option("Source and target column of a table: names, or numbers from 0.", _READING, common=True),
-    ] = ("0", "1")
+        tuple[str, ...] | None,
+        Option(
+            "Source and target column of a table: names, or numbers from 0.",
+            _READING,
+            unset="src and dst, or source, target, from, to, u, v; else the two that there are",
+            common=True,
+        ),
+    ] = None
     weights: Annotated[
         str | None,
         Option(
@@ -69,7 +76,7 @@ class ConvertOptions:
             "Whether the first line of a text names its columns.",
             _READING,
             flags="--header/--no-header",
-            unset="where it is no edge",
+            unset="where it is no edge; asked for where it may be one",
         ),
     ] = None
     npy_shape: Annotated[
@@ -128,19 +135,51 @@ class ConvertOptions:
             flags="--edge-ids/--no-edge-ids",
         ),
     ] = True
+    nodes: Annotated[
+        Path | None,
+        Option(
+            "A table (CSV or Parquet) with a row for each vertex, in any order: its id, features, a label, a split.",
+            _STORE,
+            common=True,
+        ),
+    ] = None
+    node_id: Annotated[
+        str | None,
+        Option("The column of ids in --nodes.", _STORE, unset="the only one named id, node, vertex, name or alike"),
+    ] = None
     features: Annotated[
         Path | None,
         Option(
-            "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy, which stays sparse.",
+            "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy, which stays sparse; or "
+            "columns of --nodes.",
             _STORE,
             common=True,
         ),
     ] = None
     labels: Annotated[
-        Path | None, Option("An .npy file: an integer for each vertex, -1 for none.", _STORE, common=True)
+        Path | None,
+        Option(
+            "An .npy file: a whole number for each vertex, -1 or NaN for none; or a column of --nodes.",
+            _STORE,
+            common=True,
+        ),
     ] = None
     splits: Annotated[
-        Path | None, Option("An .npz file: train_idx, val_idx, test_idx, or _masks.", _STORE, common=True)
+        Path | None,
+        Option(
+            "An .npz file: train_idx, val_idx, test_idx, or _masks; or a column of --nodes.",
+            _STORE,
+            common=True,
+        ),
+    ] = None
+    features_order: Annotated[
+        str | None,
+        Option(
+            "The order of rows in files of features, labels and splits where vertices have other ids than 0 to n - 1 "
+            "and there is no --nodes: that in which names appear first in the edges, or that of renumbered ids.",
+            _STORE,
+            choices=_ORDERS,
+        ),
     ] = None
     memory_budget: Annotated[
         int | str | None,
@@ -170,7 +209,7 @@ class ConvertOptions:
         if self.num_nodes is not None:
             check_num_nodes("num_nodes", self.num_nodes)
         self._check_columns()
-        for name in ("features", "labels", "splits"):
+        for name in ("nodes", *_BY_VERTEX):
             if getattr(self, name) is not None:
                 require_path(name, getattr(self, name))
         if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):
@@ -179,14 +218,44 @@ class ConvertOptions:
         if self.renumber != "no" and self.num_nodes is not None:
             given = f"{self.num_nodes} with renumber"
             raise InputError(argument="num_nodes", given=given, expected="no number where vertices are renumbered")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """Refuse rows of which nobody says what vertices they are of."""
+        if self.node_id is not None:
+            require_type("node_id", self.node_id, str, "the name of a column")
+            if self.nodes is None:
+                raise InputError(argument="node_id", given=repr(self.node_id), expected="none without nodes")
+        order = "first-appearance" if self.string_ids else "ascending" if self.renumber != "no" else None
+        files = [] if self.nodes is not None else [name for name in _BY_VERTEX if getattr(self, name) is not None]
+        if self.features_order is not None and (self.features_order != order or not files):
+            expected = (
+                f"{order!r}, for files of features, labels or splits without nodes"
+                if order
+                else "none: rows are those of the vertices 0 to n - 1"
+            )
+            raise InputError(argument="features_order", given=repr(self.features_order), expected=expected)
+        if order is not None and files and self.features_order is None:
+            kind = "string ids" if self.string_ids else "renumbered ids"
+            hint = (
+                "Give --nodes TABLE, a CSV or Parquet file with the id of each row in a column. Or, where the rows are "
+                f"in the order of {'names as they appear first in the edges' if self.string_ids else 'ascending ids'}, "
+                f"--features-order {order}."
+            )
+            given = f"{os.fspath(getattr(self, files[0]))} with {kind}"
+            raise InputError(
+                argument=files[0], given=given, expected="to be told which vertex each row is of", hint=hint
+            )
 
     def _check_columns(self) -> None:
         expected = "two different columns: SOURCE,TARGET"
+        if self.weights is not None:
+            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
+        if self.columns is None:
+            return
         require_type("columns", self.columns, (tuple, list), expected)
         for column in self.columns:
             require_type("columns", column, str, "names or numbers, as text")
-        if self.weights is not None:
-            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
         if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
             raise InputError(argument="columns", given=",".join(self.columns), expected=expected)
 

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
-from spsample.convert.compressed import COMPRESSED, decompressed, inner_suffix
-from spsample.convert.datasets import GraphEdges, data_attributes, npz_masks, open_npz, store_attributes
+from spsample.convert.compressed import COMPRESSED, compression, decompressed, inner_suffix
+from spsample.convert.datasets import GraphEdges, data_attributes, npz_splits, open_npz, store_attributes
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
+from spsample.convert.nodes import NodeTable
+from spsample.convert.ogb import OgbFolder, is_ogb_folder
 from spsample.convert.options import ConvertOptions
 from spsample.convert.pyg import load_pyg, pyg_edges, pyg_labels, pyg_unread
 from spsample.convert.tables import ParquetEdges
@@ -65,6 +67,9 @@ class Origin:
     """Whether the entries of each row weigh the same and 1 together, without arrays of weights."""
     unread: tuple[str, ...] = ()
     """Columns of a table, or attributes of PyG's data, of which nothing is made."""
+    nodes: NodeTable | None = None
+    notes: tuple[str, ...] = ()
+    """What a user should know of the source."""
 
     def check(self, edges: int) -> None:
         """Compare the number of edges read with what the source says of it."""
@@ -86,27 +91,45 @@ def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -
     DataError, InputError, MissingDependencyError
         If it cannot be read.
     """
+    nodes = None if options.nodes is None else NodeTable(options, room)
+    return _checked(replace(_origin(source, options, room, folder), nodes=nodes), options)
+
+
+def _origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Origin:
     if not isinstance(source, (str, os.PathLike)):
         _refuse_npy_shape("an object in memory", options)
-        return _checked(_from_object(source, options, "graph"), options)
+        return _from_object(source, options, "graph")
     text = os.fspath(source)
     kind = options.format if options.format != "auto" else _kind(text)
     if kind not in ("text", "parquet"):
         _refuse_table_options(kind, options)
+    if kind == "parquet" and options.header is not None:
+        expected = "none here: the columns of a Parquet file have names"
+        raise InputError(argument="header", given=f"{options.header} for {text}", expected=expected)
     if kind != "npy" or _is_pair(text):
         _refuse_npy_shape(repr(text), options)
-    if kind in _MAPPED and Path(text).suffix.lower() in COMPRESSED:
+    if kind in _MAPPED and not _is_pair(text) and _is_compressed(Path(text), kind):
         with decompressed(Path(text), folder) as plain:
             origin = _opened(str(plain), kind, options, room)
             origin.edges.name = text  # for messages: nobody knows the copy
             facts = origin.facts | ({"source": text} if "source" in origin.facts else {})
-            return _checked(replace(origin, name=Path(text).name.split(".")[0], facts=facts), options)
-    return _checked(_opened(text, kind, options, room), options)
+            return replace(origin, name=Path(text).name.split(".")[0], facts=facts)
+    return _opened(text, kind, options, room)
+
+
+def _is_compressed(path: Path, kind: str) -> bool:
+    """Whether a file has to be unpacked: by its bytes, except that raw numbers may have any, and go by the suffix."""
+    if kind in ("int32", "int64"):
+        return path.suffix.lower() in COMPRESSED
+    return os.path.isfile(path) and compression(path) is not None
 
 
 def _checked(origin: Origin, options: ConvertOptions) -> Origin:
     """Refuse other numbers of the vertices than those that the source's features, labels and splits go by."""
     own = origin.edges.num_nodes
+    if origin.nodes is not None and (origin.write is not None or {"names_ptr", "original_ids"} & origin.arrays.keys()):
+        what = "generated vertices" if origin.write is not None else "vertices that have names already"
+        raise InputError(argument="nodes", given=f"a table for {what}", expected="edges whose ids it has")
     other = options.renumber != "no" or options.num_nodes not in (None, own)
     if other and (origin.arrays or origin.write is not None):
         argument = "renumber" if options.renumber != "no" else "num_nodes"
@@ -126,6 +149,11 @@ def _checked(origin: Origin, options: ConvertOptions) -> Origin:
 def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     if kind == "dataset":
         return _named(text, options)
+    if kind == "ogb":
+        folder = OgbFolder(Path(text), options)
+        _refuse_weights(options, text)
+        facts, arrays = folder.attributes()
+        return Origin(folder.edges(), folder.name, {"source": text} | facts, arrays, notes=folder.notes())
     if kind == "npz":
         return _from_npz(Path(text), options)
     if kind == "pyg":
@@ -145,6 +173,8 @@ def _is_pair(text: str) -> bool:
 def _kind(text: str) -> str:
     name = text.split(",")[0] if _is_pair(text) else text
     suffix = inner_suffix(Path(name))
+    if os.path.isdir(text) and text not in NAMED and not is_store(text):
+        return "ogb" if is_ogb_folder(Path(text)) else "parquet"
     if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
     known = _SUFFIXES.get(suffix)
@@ -153,7 +183,7 @@ def _kind(text: str) -> str:
 
 
 def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
-    if options.string_ids or options.columns != ("0", "1") or options.header is not None:
+    if options.string_ids or options.columns is not None or options.header is not None:
         given = f"a source of the form {kind!r}"
         expected = "a table (text or Parquet) for columns, header and string ids"
         raise InputError(argument="source", given=given, expected=expected)
@@ -202,12 +232,12 @@ def _named(text: str, options: ConvertOptions) -> Origin:
 
 
 def _from_npz(path: Path, options: ConvertOptions) -> Origin:
-    dataset = open_npz(path)
-    origin = _from_object(dataset, options, path.stem)
-    if dataset.num_splits == 1:
+    held = open_npz(path)
+    origin = _from_object(held, options, path.stem)
+    if not isinstance(held, Dataset) or held.num_splits == 1:
         return origin
     arrays = {name: array for name, array in origin.arrays.items() if not name.endswith("_idx")}
-    return replace(origin, arrays=arrays | npz_masks(path))
+    return replace(origin, arrays=arrays | npz_splits(path, held.graph.num_nodes))
 
 
 def _stored(text: str, options: ConvertOptions) -> Origin:

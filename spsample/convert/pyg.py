@@ -12,14 +12,18 @@ from scipy import sparse
 from spsample.convert.arrays import ArrayEdges
 from spsample.convert.chunks import EdgeList
 from spsample.convert.compressed import require_file
-from spsample.data.splits import PARTS, SPLIT_MASKS
+from spsample.data.labels import class_labels, num_classes
+from spsample.data.splits import named_splits, split_arrays
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store.pyg_data import host_array
 from spsample.store.validation import as_edge_index, as_weights
 
 __all__ = ["load_pyg", "pyg_edges", "pyg_labels", "pyg_unread"]
 
-_LARGEST_WHOLE = 2**53
+_LABELS_HINT = (
+    "A store's labels are classes of its vertices. Pass labels=FILE.npy of integers (on the command line "
+    "--labels), which are taken in place of y, or remove y from the data."
+)
 
 
 def load_pyg(path: Path) -> Any:
@@ -39,24 +43,40 @@ def load_pyg(path: Path) -> Any:
         import torch
         import torch_geometric.data
         from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-        from torch_geometric.data.storage import GlobalStorage
+        from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
     except ImportError as error:
         name = error.name or "torch_geometric"
         raise MissingDependencyError(package=name, needed_for="reading PyG's data", extra="pyg") from None
     kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+    typed = [torch_geometric.data.HeteroData, BaseStorage, EdgeStorage, NodeStorage]  # to be refused by their name
     try:
-        with torch.serialization.safe_globals(kinds):
+        with torch.serialization.safe_globals([*kinds, *typed]):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
+        graphs = _num_graphs(loaded)
         while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
             loaded = loaded[0]
         if isinstance(loaded, dict) and "edge_index" in loaded:
             loaded = torch_geometric.data.Data.from_dict(loaded)
         getattr(loaded, "edge_index", None)  # PyG raises an error of its own where a part of the object is missing
     except Exception as error:  # torch and pickle raise many types
-        message = str(error).strip().split("\n")[0][:200]
+        if "Weights only load failed" in str(error):
+            given = "a pickle of other objects, which could run code"
+        else:
+            given = f"an unreadable file ({type(error).__name__})"
         expected = "torch_geometric.data.Data, saved by torch.save"
-        raise DataError(argument=str(path), given=f"a file that is none ({message})", expected=expected) from error
+        raise DataError(argument=str(path), given=given, expected=expected) from error
+    if graphs > 1:
+        raise DataError(argument=str(path), given=f"{graphs} graphs", expected="one graph")
     return loaded
+
+
+def _num_graphs(loaded: Any) -> int:
+    """How many graphs a file holds: a list of them, or the (data, slices, ...) of an InMemoryDataset."""
+    if not isinstance(loaded, (tuple, list)):
+        return 1
+    if len(loaded) > 1 and isinstance(loaded[1], dict) and "edge_index" in loaded[1]:
+        return len(loaded[1]["edge_index"]) - 1
+    return max(1, sum(hasattr(entry, "edge_index") for entry in loaded))
 
 
 def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any], dict[str, Any]]:
@@ -68,8 +88,11 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict
         If it has no edges, or is something else.
     """
     if getattr(data, "edge_index", None) is None:
+        typed = hasattr(data, "edge_types")
         given = f"an object of type {type(data).__name__} without edge_index"
-        raise DTypeError(argument="source", given=given, expected="a path, a Dataset, or torch_geometric.data.Data")
+        hint = "A graph of several types is not read: take one edge type, or data.to_homogeneous()." if typed else ""
+        expected = "a path, a Dataset, or torch_geometric.data.Data with edge_index"
+        raise DTypeError(argument=name, given=given, expected=expected, hint=hint)
     pairs = as_edge_index("edge_index", data.edge_index)
     edges = ArrayEdges(name, pairs[0], pairs[1], 1, _pyg_weights(data, weights, pairs.shape[1]))
     number = getattr(data, "num_nodes", None)
@@ -77,7 +100,10 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict
     arrays: dict[str, Any] = {}
     if getattr(data, "x", None) is not None:
         arrays["x"] = _as_features(data.x)
-    return edges, {"name": name}, arrays | _pyg_masks(data, name)
+    splits = {key: host_array(held) for key, held in _splits(data, name).items()}
+    if splits:
+        arrays |= named_splits(name, splits, edges.num_nodes or int(pairs.max(initial=-1)) + 1)
+    return edges, {"name": name}, arrays
 
 
 def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -90,17 +116,26 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
     """
     if getattr(data, "y", None) is None:
         return {}, {}
-    y = _labels(host_array(data.y), name, num_nodes)
-    return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
+    y = class_labels(f"y of {name}", host_array(data.y), num_nodes, _LABELS_HINT)
+    return {"num_classes": num_classes(y)}, {"y": y}
 
 
 def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
     """Names of the attributes of PyG's ``Data`` of which nothing is made."""
-    masks = [f"{subset}_mask" for subset in PARTS]
-    taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes"}
-    taken |= set(masks) if all(getattr(data, mask, None) is not None for mask in masks) else set()
-    held = data.keys() if callable(data.keys) else data.keys  # a property in PyG before 2.4
-    return tuple(sorted(name for name in held if name not in taken))
+    taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes", *_splits(data, "data")}
+    return tuple(sorted(name for name in _held(data) if name not in taken))
+
+
+def _held(data: Any) -> list[str]:
+    """Names of what the data hold."""
+    return list(data.keys() if callable(data.keys) else data.keys)  # a property in PyG before 2.4
+
+
+def _splits(data: Any, name: str) -> dict[str, Any]:
+    """The arrays of a split, where the data have one for each part."""
+    held = {key for key in _held(data) if getattr(data, key, None) is not None}
+    keys = split_arrays(name, held).values()
+    return {key: getattr(data, key) for key in keys} if held.issuperset(keys) else {}
 
 
 def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:
@@ -124,49 +159,3 @@ def _as_features(held: Any) -> Any:
     rows = held.detach().to_sparse_csr()
     arrays = (host_array(tensor) for tensor in (rows.values(), rows.col_indices(), rows.crow_indices()))
     return sparse.csr_array(tuple(arrays), shape=tuple(rows.shape))
-
-
-def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:
-    """Labels as integers: floats are taken where they are whole, NaN is -1."""
-    if y.ndim not in (1, 2) or len(y) != num_nodes or y.dtype.kind not in "biuf" or y.shape[1:] == (0,):
-        expected = f"numbers in {'num_nodes' if num_nodes is None else num_nodes} rows, one per vertex"
-        raise _label_error(name, f"labels of dtype {y.dtype} and shape {y.shape}", expected)
-    flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
-    if flat.dtype.kind == "f":
-        flat = np.where(np.isnan(flat), -1, flat)
-        _require_labels(name, flat, (np.trunc(flat) != flat) | (np.abs(flat) > _LARGEST_WHOLE))
-    if flat.ndim == 1 and flat.dtype.kind != "b":
-        _require_labels(name, flat, (flat < -1) | (flat > _LARGEST_WHOLE))
-    return flat.astype(np.int64)
-
-
-def _require_labels(name: str, y: NDArray[Any], bad: NDArray[np.bool_]) -> None:
-    """Refuse the first label that is bad."""
-    if bad.any():
-        place = np.unravel_index(int(np.argmax(bad)), y.shape)
-        given = f"{y[place]} at position {', '.join(str(int(i)) for i in place)}"
-        raise _label_error(name, given, "whole numbers; from 0 on, or -1 or NaN where unlabelled")
-
-
-def _label_error(name: str, given: str, expected: str) -> DataError:
-    hint = (
-        "A store's labels are classes of its vertices. Pass labels=FILE.npy of integers (on the command line "
-        "--labels), which are taken in place of y, or remove y from the data."
-    )
-    return DataError(argument=f"y of {name}", given=given, expected=expected, hint=hint)
-
-
-def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
-    """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
-    masks = [getattr(data, f"{subset}_mask", None) for subset in PARTS]
-    if any(mask is None for mask in masks):
-        return {}
-    arrays = [np.asarray(mask) for mask in masks]
-    if len({array.shape[:1] for array in arrays}) > 1:
-        given = (
-            f"{', '.join(str(array.shape) for array in arrays)} for the shapes of train_mask, val_mask and test_mask"
-        )
-        raise DataError(argument=name, given=given, expected="as many rows in each, one per vertex")
-    splits = max(array.shape[1] if array.ndim == 2 else 1 for array in arrays)
-    shaped = [np.ascontiguousarray(a.T) if a.ndim == 2 else np.tile(a, (splits, 1)) for a in arrays]
-    return {name: np.asarray(mask, bool) for name, mask in zip(SPLIT_MASKS, shaped, strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,62 +11,94 @@ from typing import Any
 import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
+from spsample.convert.columns import edge_columns
 from spsample.convert.compressed import require_file
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
 from spsample.errors import DataError, InputError, require_module
 
-__all__ = ["ParquetEdges"]
+__all__ = ["PARQUET", "ParquetEdges", "open_parquet", "parquet_parts"]
+
+PARQUET = (".parquet", ".pq")
+_ROWS = 1 << 17
+
+
+def parquet_parts(path: Path) -> list[Path]:
+    """Return the files of a table: the path itself, or the Parquet files of a folder, in the order of their names.
+
+    Files whose names begin with ``.`` or ``_`` are not data, as Spark and Hive have it.
+
+    Raises
+    ------
+    DataError
+        If there is none, or a folder of parts in the folder, whose name may stand for a column.
+    """
+    if not path.is_dir():
+        require_file(path)
+        return [path]
+    found = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
+    if not found or any(entry.parent != path for entry in found):
+        given = "parts in folders of their own" if found else "a folder without Parquet files"
+        raise DataError(argument=str(path), given=given, expected="a folder of .parquet files, the parts of one table")
+    return found
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Name the file in errors of reading it."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        given = f"an unreadable file ({error})"
+        raise DataError(argument=str(path), given=given, expected="a whole Parquet file") from error
+
+
+def open_parquet(path: Path) -> Any:
+    """Open a file so that a piece of each column is in memory at a time, not all of it."""
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False)
 
 
 class ParquetEdges:
-    """Two columns of a Parquet file, and perhaps one of weights; see `EdgeList`."""
+    """Two columns of a Parquet file, or of a folder of them, and perhaps one of weights; see `EdgeList`."""
 
     rereadable = False
 
     def __init__(self, path: Path, options: ConvertOptions, names: VertexNames | None = None) -> None:
-        require_file(path)
         require_module("pyarrow.parquet", needed_for="reading Parquet files", extra="convert")
-        import pyarrow.parquet
-
-        try:
-            self._file: Any = pyarrow.parquet.ParquetFile(path, memory_map=False)
-        except (pyarrow.ArrowException, OSError) as error:
-            given = f"an unreadable file ({error})"
-            raise DataError(argument=str(path), given=given, expected="a Parquet file") from error
         self.name, self._names = str(path), names
-        self._arrow_error: type[Exception] = pyarrow.ArrowException
         self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
-        self._columns = [self._column(word, "columns") for word in options.columns]
-        if options.weights is not None:
-            self._columns.append(self._column(options.weights, "weights"))
-        found = (str(name) for name in self._file.schema_arrow.names)
-        self.unread = tuple(name for name in found if name not in self._columns)
+        self._parts = parquet_parts(path)
+        held = self._column_names(self._parts[0])
+        for part in self._parts[1:]:
+            if (other := self._column_names(part)) != held:
+                given = f"the columns {', '.join(other)} in {part.name}, and {', '.join(held)} in {self._parts[0].name}"
+                raise DataError(argument=self.name, given=given, expected="the same columns in all parts of a table")
+        source, target, weight = edge_columns(self.name, held, len(held), options)
+        self.ends = held[source], held[target]
+        self._columns = [*self.ends, *([] if weight < 0 else [held[weight]])]
+        self.unread = tuple(name for name in held if name not in self._columns)
 
-    def _column(self, word: str, argument: str) -> str:
-        names = [str(name) for name in self._file.schema_arrow.names]
+    def _column_names(self, part: Path) -> list[str]:
+        with _whole(part), open_parquet(part) as file:
+            names = [str(name) for name in file.schema_arrow.names]
         if len(set(names)) < len(names):
-            given = f"{self.name} with the columns {', '.join(names)}"
+            given = f"{part} with the columns {', '.join(names)}"
             raise InputError(argument="columns", given=given, expected="columns of different names")
-        if word in names:
-            return word
-        if word.isdigit() and int(word) < len(names):
-            return names[int(word)]
-        given = f"{word!r} for {self.name} with the columns {', '.join(names)}"
-        raise InputError(argument=argument, given=given, expected="a column of the file")
+        return names
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, in batches of rows."""
-        batches = self._file.iter_batches(batch_size=min(count, 1 << 20), columns=self._columns, use_threads=False)
-        try:
-            for batch in batches:
-                yield partial(self._chunk, batch) if self._names is None else partial(given_chunk, self._chunk(batch))
-        except DataError:
-            raise
-        except (self._arrow_error, OSError) as error:
-            given = f"a file that cannot be read to its end ({error})"
-            raise DataError(argument=self.name, given=given, expected="a whole Parquet file") from error
+        for part in self._parts:
+            with _whole(part), open_parquet(part) as file:
+                size = min(count, _ROWS)
+                for batch in file.iter_batches(batch_size=size, columns=self._columns, use_threads=False):
+                    task = partial(self._chunk, batch)
+                    yield task if self._names is None else partial(given_chunk, task())  # names go by the order
 
     def _chunk(self, batch: Any) -> EdgeChunk:
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self._columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
-from spsample.convert.compressed import open_bytes
+from spsample.convert.columns import EdgeColumns, edge_columns, named_ends
+from spsample.convert.compressed import binary_form, open_bytes
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
@@ -21,21 +22,28 @@ from spsample.errors import DataError, InputError
 __all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]
 
 _BYTES_PER_EDGE = 4
-_DELIMITERS = (",", ";")
+_MARKS = ",;\t "
+_MARK_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _HEAD = 1 << 16
-_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
-_MOST_HEAD = 1 << 26
+_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
+_MAX_LINE = 1 << 26
+_MAX_FIELDS = 1 << 62
+_INTEGER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class TextForm(NamedTuple):
-    """How lines are read; columns are numbers; `skipped` lines come before the first edge; `unread` columns by name."""
+    """How lines are read.
+
+    `fields` are the least and the most that a line has; `skipped` lines come before the first edge; `names` are those
+    of the columns, or their numbers.
+    """
 
     delimiter: str
-    source: int
-    target: int
-    weight: int
-    skipped: int
-    unread: tuple[str, ...] = ()
+    columns: EdgeColumns
+    fields: tuple[int, int] = (0, _MAX_FIELDS)
+    skipped: int = 0
+    names: tuple[str, ...] = ()
 
 
 def text_form(path: Path, options: ConvertOptions) -> TextForm:
@@ -44,89 +52,156 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     Raises
     ------
     DataError, InputError
-        If the file cannot be read, or has no such columns.
+        If the file cannot be read, has no such columns, or may be read in more than one way.
     """
-    number, first = _first_line(path)
-    marks = ("\t", *_DELIMITERS) if options.string_ids or ".tsv" in path.suffixes else _DELIMITERS
-    delimiter = next((mark for mark in marks if mark in first), " ")
-    try:
-        fields = split_line(first, delimiter)
-    except csv.Error as error:
-        raise bad_line(str(path), number + 1, first, f"a line of CSV ({error})") from None
-    wanted = [*options.columns, *([] if options.weights is None else [options.weights])]
-    by_name = any(not word.isdigit() for word in wanted)
-    header = by_name if options.header is None else options.header
-    if options.header is None and not by_name and not options.string_ids and first:
-        header = not _are_integers(fields, wanted[:2])
-    columns = [
-        _column(path, word, fields if header else None, argument)
-        for word, argument in zip(wanted, ("columns", "columns", "weights"), strict=False)
-    ]
-    weight = columns[2] if len(columns) > 2 else -1
-    names = fields if header else [str(column) for column in range(len(fields))]
-    unread = tuple(name for column, name in enumerate(names) if column not in columns)
-    return TextForm(delimiter, columns[0], columns[1], weight, number + 1 if header else 0, unread)
+    number, lines = _first_lines(path)
+    if not lines:
+        return TextForm(" ", EdgeColumns(0, 1, -1 if options.weights is None else 2))
+    delimiter = _delimiter(path, lines[0], options)
+    fields = _fields(lines[0], delimiter)
+    if fields is None:
+        raise _bad_quotes(str(path), number + 1, lines[0])
+    header = _has_header(path, fields, options)
+    counts = not header and _counts([_fields(line, delimiter) for line in lines])
+    names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
+    columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
+    full = max((i + 1 for i, field in enumerate(fields) if field), default=0)
+    return TextForm(delimiter, columns, (full, len(fields)), number + 1 if header else 0, names)
 
 
-def _first_line(path: Path) -> tuple[int, str]:
-    """Return the first line that is no comment, and its number from 0; without one, as many as there are and ``""``."""
+def _first_lines(path: Path) -> tuple[int, list[bytes]]:
+    """Return the first lines that are no comments, and the number of the first of them, from 0."""
     number, rest = 0, b""
     with open_bytes(path) as file:
-        head = _without_mark(bytes(file.read(_HEAD)))
+        head = _without_order_mark(bytes(file.read(_HEAD)))
+        _require_text(path, head)
         while head:
             *lines, rest = (rest + head).split(b"\n")
-            for line in lines:
-                if _holds_data(text := line.decode("utf-8", "replace")):
-                    return number, text
-                number += 1
-            if len(rest) > _MOST_HEAD:
+            for i, line in enumerate(lines):
+                if _holds_data(line):
+                    following = (rest + bytes(file.read(_HEAD))).split(b"\n")[:-1]
+                    return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])]
+            number += len(lines)
+            if len(rest) > _MAX_LINE:
                 break
             head = bytes(file.read(_HEAD))
-    last = rest.decode("utf-8", "replace")
-    return (number, last) if _holds_data(last) else (number, "")
+    return number, [rest] if _holds_data(rest) else []
 
 
-def _without_mark(text: bytes) -> bytes:
+def _require_text(path: Path, head: bytes) -> None:
+    form = binary_form(head)
+    if form is not None:
+        raise DataError(
+            argument=str(path),
+            given=f"a file that is no text but {form}",
+            expected="lines of text in UTF-8, one edge each",
+            hint="Give the file the suffix of its form, or say --format.",
+        )
+
+
+def _without_order_mark(text: bytes) -> bytes:
     """The beginning of a file, without a byte order mark."""
-    return text[len(_MARK) :] if text.startswith(_MARK) else text
+    return text[len(_ORDER_MARK) :] if text.startswith(_ORDER_MARK) else text
 
 
-def split_line(line: str, delimiter: str) -> list[str]:
-    """Return the fields of a line."""
-    if delimiter == " ":
-        return line.split()
-    return [field.strip() for field in next(csv.reader([line], delimiter=delimiter))] if line.strip() else []
+def _holds_data(line: bytes) -> bool:
+    words = line.strip()
+    return bool(words) and words[:1] not in (b"#", b"%")
 
 
-def _holds_data(line: str) -> bool:
-    return bool(line.strip()) and line.lstrip()[0] not in "#%"
+def _fields(line: bytes, delimiter: str) -> list[str] | None:
+    """The fields of a line, or None where a quote is not closed."""
+    fields = core().text_fields(line.rstrip(b"\r\n"), delimiter)
+    return None if fields is None else [field.decode("utf-8", "replace") for field in fields]
 
 
-def _are_integers(fields: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether the id columns of a line look like numbers; a line too short is an edge, which is refused later."""
-    words = [fields[int(column)] for column in columns if int(column) < len(fields)]
-    return all(word[:1].isdigit() or word[:1] in "+-." for word in words)
+def _delimiter(path: Path, line: bytes, options: ConvertOptions) -> str:
+    """The character between columns: the one by which the first line is an edge or names its ends, or the only one."""
+    split = {mark: fields for mark in _MARKS if (fields := _fields(line, mark)) is not None and len(fields) > 1}
+    if "\t" in split and (options.string_ids or ".tsv" in path.suffixes):
+        return "\t"
+    if split.get("\t") == split.get(" "):
+        split.pop("\t", None)  # white space is either, and both
+    clear = [mark for mark, fields in split.items() if _is_edge(fields, options) or _names_ends(fields, options)]
+    if len(clear) == 1:
+        return clear[0]
+    marks = [mark for mark in split if mark != " "]
+    if len(marks) > 1:
+        kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
+        raise DataError(
+            argument=str(path),
+            given=f"the first line {_shown(line)}, with {kinds} between words",
+            expected="one character between columns",
+            hint="Put fields that hold another one in quotes.",
+        )
+    return marks[0] if marks else " "
 
 
-def _column(path: Path, word: str, names: list[str] | None, argument: str) -> int:
-    if names is not None and word in names:
-        return names.index(word)
-    if word.isdigit():
-        return int(word)
-    found = "no header line" if names is None else "the columns " + ", ".join(names)
-    raise InputError(argument=argument, given=f"{word!r} for {path} with {found}", expected="a column of the file")
+def _is_edge(fields: Sequence[str], options: ConvertOptions) -> bool:
+    """Whether there are integers in the columns of the ends, as far as these are known without a header."""
+    ends = _ends(fields, options)
+    return len(ends) == 2 and all(_INTEGER.fullmatch(end) for end in ends)
+
+
+def _ends(fields: Sequence[str], options: ConvertOptions) -> list[str]:
+    words = options.columns or ("0", "1")
+    return [fields[int(word)] for word in words if word.isdigit() and int(word) < len(fields)]
+
+
+def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
+    """Whether a line is certainly a header: it has the columns asked for, or one name of each end."""
+    asked = [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
+    named = [word for word in asked if not word.isdigit()]
+    if named:
+        return all(word in fields for word in named)
+    sources, targets = named_ends(fields)
+    letters = options.string_ids and all(len(fields[i]) == 1 for i in (*sources, *targets))  # vertices u and v
+    return bool(sources and targets) and not letters
+
+
+def _has_header(path: Path, fields: Sequence[str], options: ConvertOptions) -> bool:
+    """Whether the first line names the columns."""
+    if options.header is not None:
+        return options.header
+    asked = [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
+    if any(not word.isdigit() for word in asked) or _names_ends(fields, options):
+        return True
+    unnamed = [""] + [str(i) for i in range(len(fields) - 1)]
+    if list(fields) == unnamed:  # a data frame without names, as pandas writes it
+        return True
+    numbers = [field for field in fields if _NUMBER.fullmatch(field)]
+    if all(end in numbers for end in _ends(fields, options)) or (options.string_ids and numbers and all(fields)):
+        return False
+    if not numbers and not options.string_ids:
+        return True
+    raise InputError(
+        argument="header",
+        given=f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, fields))}",
+        expected="one reading",
+        hint="Type --header where it names the columns, or --no-header.",
+    )
+
+
+def _counts(rows: Sequence[Sequence[str] | None]) -> bool:
+    """Whether the first column is 0, 1, 2, ... or 1, 2, 3, ..."""
+    first = [row[0] for row in rows if row]
+    return len(first) > 1 and any(first == [str(i + k) for i in range(len(first))] for k in (0, 1))
 
 
 class TextEdges:
     """An edge list with integer ids; see `EdgeList`."""
 
     rereadable = False
+    _words = "two vertex ids"
+    _hint = "Integers of less than 64 bits are expected; --string-ids takes names."
 
     def __init__(self, path: Path, form: TextForm) -> None:
         self.name = str(path)
         self.num_nodes: int | None = None
-        self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
-        self.unread = form.unread
+        source, target, weight = form.columns
+        self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
+        self.unread = tuple(name for i, name in enumerate(form.names) if i not in form.columns)
+        self.ends = (form.names[source], form.names[target]) if len(form.names) > max(source, target) else None
         self._path, self._form = path, form
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
@@ -136,9 +211,10 @@ class TextEdges:
 
     def _parse(self, text: bytes) -> EdgeChunk:
         form = self._form
-        sources, targets, weights, lines, bad = core().edge_parse(
-            text, form.delimiter, form.source, form.target, form.weight
-        )
+        parsed = core().edge_parse(text, form.delimiter, tuple(form.columns), form.fields)
+        return self._chunk(text, *parsed)
+
+    def _chunk(self, text: bytes, sources: Any, targets: Any, weights: Any, lines: int, bad: int) -> EdgeChunk:
         held = None if self.weight_dtype is None else weights
         chunk = EdgeChunk(sources, targets, len(sources), weights=held, lines=lines)
         chunk.place = partial(_line_of_edge, text)
@@ -147,19 +223,49 @@ class TextEdges:
         return chunk
 
     def _refusal(self, line: bytes, number: int, first_line: int) -> DataError:
-        words = "two vertex ids" if self.weight_dtype is None else "two vertex ids and a weight"
-        return bad_line(self.name, first_line + number, line.decode("utf-8", "replace"), words)
+        """The error about a line that is no edge."""
+        form, number = self._form, first_line + number
+        fields = _fields(line, form.delimiter)
+        if fields is None:
+            return _bad_quotes(self.name, number, line)
+        given = f"{_shown(line)} in line {number}"
+        if not _holds_data(line):
+            hint = "Put the name in quotes, or a blank behind the sign."
+            return DataError(argument=self.name, given=given, expected="a comment or an edge", hint=hint)
+        held = max((i + 1 for i, field in enumerate(fields) if field), default=0)
+        if max(form.columns) < len(fields) and not (len(fields) >= form.fields[0] and held <= form.fields[1]):
+            expected = f"as many columns as in the first line: {form.fields[1]}"
+            hint = "A field that holds what separates columns stands in quotes. Lists of neighbours are not read."
+            return DataError(argument=self.name, given=given, expected=expected, hint=hint)
+        weight = form.columns.weight
+        if 0 <= weight < len(fields) and not _NUMBER.fullmatch(fields[weight]):
+            given = f"{fields[weight]!r} as the weight of {given}"
+            return DataError(argument=self.name, given=given, expected="a number, as 1500.5")
+        return DataError(argument=self.name, given=given, expected=self._words, hint=self._hint)
 
 
-def bad_line(name: str, number: int, line: str, words: str) -> DataError:
-    """Return the error about a line that is no edge."""
-    shown = line.strip() if len(line) <= 80 else line.strip()[:77] + "..."
-    hint = "Integers of less than 64 bits are expected; --string-ids takes names." if "id" in words else ""
-    return DataError(argument=name, given=f"{shown!r} in line {number}", expected=words, hint=hint)
+def _shown(line: bytes) -> str:
+    words = line.decode("utf-8", "replace").strip()
+    return repr(words if len(words) <= 80 else words[:77] + "...")
+
+
+def _bad_quotes(name: str, number: int, line: bytes) -> DataError:
+    if b"\r" in line.rstrip(b"\r"):
+        return DataError(
+            argument=name,
+            given=f"a carriage return within line {number}: {_shown(line)}",
+            expected="lines that end in a line feed",
+        )
+    return DataError(
+        argument=name,
+        given=f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
+        expected="quoted fields that end in their line",
+        hint="Double a quote that is meant as such. Line breaks within quotes are not read.",
+    )
 
 
 def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
-    numbers = (i for i, line in enumerate(text.split(b"\n")) if _holds_data(line.decode("utf-8", "replace")))
+    numbers = (i for i, line in enumerate(text.split(b"\n")) if _holds_data(line))
     at = next((number for i, number in enumerate(numbers) if i == edge), 0)
     return f"line {first_line + at}"
 
@@ -168,7 +274,7 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
     rest = b""
     with open_bytes(path) as file:
-        first = _without_mark(bytes(file.read(max(size, len(_MARK)))))
+        first = _without_order_mark(bytes(file.read(max(size, len(_ORDER_MARK)))))
         for data in chain([first], iter(lambda: bytes(file.read(max(size, 1))), b"")):
             if skipped:
                 data, skipped = _emptied(data, skipped)
@@ -191,7 +297,7 @@ def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
 
 
 def _check_line(path: Path, line: bytes) -> None:
-    if len(line) > 1 << 26:
+    if len(line) > _MAX_LINE:
         given = f"a line of more than {len(line)} bytes"
         raise DataError(argument=str(path), given=given, expected="lines of text, one edge each")
 
@@ -199,34 +305,29 @@ def _check_line(path: Path, line: bytes) -> None:
 class NamedTextEdges(TextEdges):
     """An edge list whose vertices are strings, numbered in order of first appearance."""
 
+    _words, _hint = "two names", ""
+
     def __init__(self, path: Path, form: TextForm, names: VertexNames) -> None:
         super().__init__(path, form)
         self._names = names
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""
-        line = 1
         for text in blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped):
-            chunk = self._read(text, line)
-            line += text.count(b"\n")
-            yield partial(given_chunk, chunk)
+            yield partial(given_chunk, self._parse(text))
 
-    def _read(self, text: bytes, line: int) -> EdgeChunk:
-        form, ids, weights, where = self._form, [], [], []
-        for number, words in enumerate(text.decode("utf-8", "surrogateescape").split("\n"), line):
-            if number <= form.skipped or not _holds_data(words):
-                continue
-            try:
-                fields = split_line(words.rstrip("\r"), form.delimiter)
-                ends = fields[form.source], fields[form.target]
-                if not all(ends):
-                    raise ValueError("a name that is empty")
-                weights.append(float(fields[form.weight]) if form.weight >= 0 else 0.0)
-            except (IndexError, ValueError, csv.Error):
-                expected = "two names" if form.weight < 0 else "two names and a weight"
-                raise bad_line(self.name, number, words, expected) from None
-            ids.append((self._names.number(ends[0]), self._names.number(ends[1])))
-            where.append(number)
-        pairs = np.array(ids, dtype=np.int64).reshape(-1, 2).T.copy()
-        held: Any = None if self.weight_dtype is None else np.array(weights, dtype=np.float64)
-        return EdgeChunk(pairs[0], pairs[1], len(ids), weights=held, place=lambda i, _: f"line {where[i]}")
+    def _parse(self, text: bytes) -> EdgeChunk:
+        form = self._form
+        sources, targets, *others = core().edge_names(text, form.delimiter, tuple(form.columns), form.fields)
+        places = np.stack([sources.reshape(-1, 2), targets.reshape(-1, 2)], axis=1).reshape(-1, 2)
+        numbers = (self._names.number(_name(text, begin, end)) for begin, end in places.tolist())
+        ids = np.fromiter(numbers, np.int64, len(places)).reshape(-1, 2).T.copy()
+        return self._chunk(text, ids[0], ids[1], *others)
+
+
+def _name(text: bytes, begin: int, end: int) -> str:
+    """A field of a text; in quotes, two of them stand for one."""
+    name = text[begin:end]
+    if text[begin - 1 : begin] == b'"':
+        name = name.replace(b'""', b'"')
+    return name.decode("utf-8", "surrogateescape")

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.data.dataset import Dataset, save_dataset
+from spsample.data.labels import class_labels, num_classes
 from spsample.data.splits import split_of
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
@@ -133,26 +132,18 @@ def _ogb(name: str) -> Callable[[str, Path], Dataset]:
         source = module.NodePropPredDataset(name=name, root=str(folder))
         graph, labels = source[0]
         split = source.get_idx_split()
-        y = _ogb_labels(labels)
+        y = class_labels(f"labels of {name}", np.asarray(labels), int(graph["num_nodes"]))
         return Dataset(
             name=title,
             graph=Graph.from_edge_index(graph["edge_index"], num_nodes=int(graph["num_nodes"])),
             x=graph["node_feat"],
             y=y,
-            num_classes=int(y.max()) + 1,
+            num_classes=num_classes(y),
             meta={"source": f"ogb {name}"},
             **split_of(*(np.asarray(split[part], np.int64) for part in ("train", "valid", "test"))),
         )
 
     return fetch
-
-
-def _ogb_labels(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """From (n, 1), of floats with NaN where some are unlabelled."""
-    flat = np.asarray(labels).reshape(-1)
-    if flat.dtype.kind != "f":
-        return flat.astype(np.int64)
-    return np.where(np.isnan(flat), -1, flat).astype(np.int64)
 
 
 # ------------------------------------------------------------------------------------------ Matrix Market

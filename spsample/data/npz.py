@@ -11,7 +11,8 @@ from scipy import sparse
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Features
-from spsample.data.splits import PARTS, Split, repeated, split_of
+from spsample.data.labels import class_labels, num_classes
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, Split, named_splits, repeated, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import read_npz
@@ -66,9 +67,11 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
     - ``indptr``, ``indices``: the graph in CSR form, integers; row = target vertex, columns = its in-neighbours;
     - ``data``: edge weights, finite and at least 0;
     - ``x``: dense features, n rows; or ``x_indptr``, ``x_indices``, ``x_data``, ``x_shape``: features in CSR form;
-    - ``y``: n integers, the labels from 0 on, -1 where unlabelled;
+    - ``y``: n whole numbers, the labels from 0 on, -1 or NaN where unlabelled, also of shape (n, 1); or a column for
+      each of several labels;
     - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
-      ``test_masks``: one or more splits, bool of shape (splits, n); the three sets of a split are disjoint;
+      ``test_masks``: one or more splits, bool of shape (splits, n); or ``train_mask``, ``val_mask``, ``test_mask`` of
+      shape (n,) or (n, splits). ``valid`` may stand for ``val``. The three sets of a split are disjoint;
     - ``meta``: a JSON object as a string, kept in `Dataset.meta`; ``{"metric": "ROC AUC"}`` makes that the metric in
       place of accuracy.
 
@@ -97,7 +100,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
     archive = _Archive(Path(path))
     graph = _graph(archive)
     n = graph.num_nodes
-    y = _labels(archive, n)
+    y = class_labels(str(archive.path), archive.arrays["y"], n) if "y" in archive else np.full(n, -1, np.int64)
     splits = _splits(archive, n)
     if not 0 <= split < len(splits):
         raise InputError(
@@ -112,7 +115,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
         graph=graph,
         x=_features(archive, n),
         y=y,
-        num_classes=int(y.max(initial=-1)) + 1,
+        num_classes=num_classes(y),
         metric="roc_auc" if str(meta.get("metric", "")).upper() == "ROC AUC" else "accuracy",
         split=split,
         num_splits=len(splits),
@@ -176,36 +179,16 @@ def _check_finite(archive: _Archive, key: str) -> None:
         raise archive.refuse(f"{key} with {array[place]} at position ({position})", "finite features")
 
 
-def _labels(archive: _Archive, n: int) -> NDArray[np.int64]:
-    if "y" not in archive:
-        return np.full(n, -1, dtype=np.int64)
-    y = archive.get("y", "iu", 1).astype(np.int64)
-    archive.check_length("y", n)
-    if len(y) and y.min() < -1:
-        at = int(np.argmax(y < -1))
-        raise archive.refuse(f"y with {y[at]} at position {at}", "labels from 0 on, -1 where unlabelled")
-    return y
-
-
 def _splits(archive: _Archive, n: int) -> list[Split]:
-    if "train_masks" in archive:
-        masks = {part: archive.get(f"{part}_masks", "b", 2) for part in PARTS}
-        for part in PARTS:
-            archive.check_length(f"{part}_masks", n, axis=1)
-            archive.check_length(f"{part}_masks", len(masks["train"]))
-        return [split_of(*(np.flatnonzero(masks[part][i]) for part in PARTS)) for i in range(len(masks["train"]))]
-    if "train_idx" in archive:
-        return [split_of(*(_vertex_ids(archive, f"{part}_idx", n) for part in PARTS))]
-    return [split_of(*(np.empty(0, dtype=np.int64) for _ in PARTS))]
-
-
-def _vertex_ids(archive: _Archive, key: str, n: int) -> NDArray[np.int64]:
-    ids = archive.get(key, "iu", 1).astype(np.int64)
-    bad = (ids < 0) | (ids >= n)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise archive.refuse(f"{key} with {ids[at]} at position {at}", f"vertex ids in [0, {n})")
-    return ids
+    found = named_splits(str(archive.path), archive.arrays, n)
+    if SPLIT_MASKS[0] in found:
+        train, val, test = (found[name] for name in SPLIT_MASKS)
+        counts = [len(masks) for masks in (train, val, test)]
+        if len(set(counts)) > 1:
+            given = f"{', '.join(map(str, counts))} splits in {', '.join(SPLIT_MASKS)}"
+            raise archive.refuse(given, "as many in each")
+        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(train, val, test, strict=True)]
+    return [split_of(*(found.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
 
 
 def _check_disjoint(archive: _Archive, split: Split) -> None:

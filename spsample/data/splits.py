@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PARTS", "SPLIT_IDS", "SPLIT_MASKS", "Split", "random_split", "repeated", "split_of"]
+from spsample.errors import DataError
+
+__all__ = [
+    "PARTS",
+    "SPLIT_IDS",
+    "SPLIT_MASKS",
+    "Split",
+    "named_splits",
+    "random_split",
+    "repeated",
+    "split_arrays",
+    "split_of",
+]
 
 PARTS = ("train", "val", "test")
 SPLIT_IDS = tuple(f"{part}_idx" for part in PARTS)
 """Vertex ids, of one split."""
 SPLIT_MASKS = tuple(f"{part}_masks" for part in PARTS)
 """Booleans of shape (splits, n)."""
+_FORMS = ("masks", "mask", "idx")
 
 
 class Split(TypedDict):
@@ -62,3 +76,105 @@ def repeated(ids: NDArray[Any]) -> int | None:
     ordered = np.sort(ids)
     places = np.flatnonzero(ordered[1:] == ordered[:-1])
     return int(ordered[places[0]]) if len(places) else None
+
+
+def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
+    """Which of some arrays are the sets of a split: by their part, their names.
+
+    The three are called ``train_masks``, ``train_mask`` or ``train_idx``, and alike; ``valid`` is another word for
+    ``val``. Empty where no name is such a one; an array that is missing has the name that it should have.
+
+    Raises
+    ------
+    DataError
+        If two are validation vertices; it names `argument`.
+
+    Examples
+    --------
+    >>> split_arrays("arrays", ["x", "train_mask", "valid_mask", "test_mask"])
+    {'train': 'train_mask', 'val': 'valid_mask', 'test': 'test_mask'}
+    """
+    for form in _FORMS:
+        found = {part: f"{part}_{form}" for part in PARTS}
+        if (valid := f"valid_{form}") in names:
+            if found["val"] in names:
+                given = f"both {found['val']} and {valid}"
+                raise DataError(argument=argument, given=given, expected="one of the two")
+            found["val"] = valid
+        if any(name in names for name in found.values()):
+            return found
+    return {}
+
+
+def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> dict[str, NDArray[Any]]:
+    """Return the splits among some arrays, as a store names and shapes them; `split_arrays` says how they are called.
+
+    Parameters
+    ----------
+    argument : str
+        Where the arrays are from, for messages.
+    arrays : mapping of str to array
+        ``_idx``: vertex ids. ``_mask``: (n,), or (n, splits) as PyG has it. ``_masks``: (splits, n), or (n,).
+    num_nodes : int
+        Number of vertices, n.
+
+    Returns
+    -------
+    dict of str to array
+        Of `SPLIT_IDS`, int64; or of `SPLIT_MASKS`, bool of shape (splits, n); empty where there is no split.
+
+    Raises
+    ------
+    DataError
+        If one of the three sets is missing, there are two of one, or an array does not fit.
+
+    Examples
+    --------
+    >>> masks = {"train_mask": np.array([1, 0], bool), "valid_mask": np.array([0, 1], bool)}
+    >>> named_splits("arrays", masks | {"test_mask": np.zeros(2, bool)}, 2)["val_masks"]
+    array([[False,  True]])
+    """
+    found = split_arrays(argument, arrays)
+    for name in found.values():
+        if name not in arrays:
+            given = f"no array {name!r}, but {next(n for n in found.values() if n in arrays)!r}"
+            raise DataError(argument=argument, given=given, expected=f"all of {', '.join(found.values())}, or none")
+    held = {part: np.asarray(arrays[name]) for part, name in found.items()}
+    if not found or found["train"].endswith("_idx"):
+        return {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
+    _check_lengths(argument, found, held)
+    masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
+    splits = max(len(mask) for mask in masks.values())
+    return {
+        f"{part}_masks": np.tile(mask, (splits, 1)) if held[part].ndim == 1 else mask for part, mask in masks.items()
+    }
+
+
+def _check_lengths(argument: str, names: Mapping[str, str], masks: Mapping[str, NDArray[Any]]) -> None:
+    if names["train"].endswith("_mask") and len({mask.shape[:1] for mask in masks.values()}) > 1:
+        shapes = ", ".join(str(mask.shape) for mask in masks.values())
+        given = f"{shapes} for the shapes of {names['train']}, {names['val']} and {names['test']}"
+        raise DataError(argument=argument, given=given, expected="as many rows in each, one per vertex")
+
+
+def _mask(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
+    """A mask of shape (splits, n)."""
+    rows = array[None] if array.ndim == 1 else array.T if name.endswith("_mask") else array
+    is_mask = array.dtype == np.bool_ or (array.dtype.kind in "iu" and bool(((array == 0) | (array == 1)).all()))
+    if not is_mask or rows.ndim != 2 or rows.shape[1] != num_nodes:
+        shape = f"({num_nodes}, splits)" if name.endswith("_mask") else f"(splits, {num_nodes})"
+        given = f"{name} of dtype {array.dtype} and shape {array.shape}"
+        raise DataError(argument=argument, given=given, expected=f"bool of shape ({num_nodes},) or {shape}")
+    return np.ascontiguousarray(rows, dtype=np.bool_)
+
+
+def _ids(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:
+    expected = f"a vector of vertex ids in [0, {num_nodes})"
+    if (array.dtype.kind not in "iu" and array.size) or array.ndim != 1:
+        given = f"{name} of dtype {array.dtype} and shape {array.shape}"
+        raise DataError(argument=argument, given=given, expected=expected)
+    bad = (array < 0) | (array >= num_nodes)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise DataError(argument=argument, given=f"{name} with {array[at]} at position {at}", expected=expected)
+    return array.astype(np.int64)

@@ -19,7 +19,7 @@ from spsample.store.validation import check_ids
 __all__ = ["dataset_of", "is_store", "load_store"]
 
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
-_REORDERED = ("reordered", "relabelled")
+_OF_STORES = ("reordered", "relabelled", "repeated_edges")
 """Facts about a store, and not about what is in it."""
 
 
@@ -76,7 +76,7 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
         meta={
             key: value
             for key, value in meta.items()
-            if key not in ("format", "version", "arrays", *_OWN_FACTS, *_REORDERED)
+            if key not in ("format", "version", "arrays", *_OWN_FACTS, *_OF_STORES)
         },
         **parts,
     )

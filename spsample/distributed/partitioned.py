@@ -35,6 +35,7 @@ from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
+from spsample.store.normalization import sums_of_rows
 
 SHARE = 4
 """So many times all of A has to fit in the free memory of each rank, for "stages" to be tried: it fetches rows, and how
@@ -332,6 +333,14 @@ class PartitionedGraph(DistributedGraph):
         """Return the rows of A that this rank has; collective when first called, as `operand`."""
         self.operand()
         return self._held[on_host_arrays(get_backend()).name].block.matrix
+
+    def row_sums(self) -> NDArray[np.float32]:
+        """Sum the values of each row, each rank those of its block row: float32, shape (n,); collective."""
+        A = self.block_row()
+        with collective(self.comm, call="row_sums"):
+            sums = np.zeros(self.num_nodes, np.float32)
+            sums[A.ids] = sums_of_rows(self.weighting, A.indptr, A.data)
+        return self.add_block_rows(sums, phase="set-up")
 
     def add_block_rows(self, sums: NDArray[Any], *, phase: str = "other") -> NDArray[Any]:
         """Return the sums over all rows of A of what each rank has summed over its block row; collective."""

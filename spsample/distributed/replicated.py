@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.comm import Communicator, collective
 from spsample.distributed.blocks import GraphRows
@@ -109,6 +110,11 @@ class ReplicatedGraph(DistributedGraph):
     def sampling(self) -> AbstractContextManager[None]:
         """Nothing is exchanged, so that nothing has to be agreed on before the end."""
         return collective(self.comm, call="the checks of bulk_sample")
+
+    def row_sums(self) -> NDArray[np.float32]:
+        """Sum the values of each row, on every rank: float32, shape (n,); collective."""
+        with collective(self.comm, call="row_sums"):
+            return self.graph.row_sums()
 
     def duplicate(self) -> ReplicatedGraph:
         """Return this graph over a duplicated communicator, for another thread; collective."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from spsample.common.arrays import as_array
+from spsample.common.arrays import as_array, is_bfloat16
 from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
 from spsample.store.row_order import ReorderedRows
@@ -16,7 +16,19 @@ from spsample.store.row_order import ReorderedRows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DTYPES", "AsStored", "BFloat16", "Float", "Int8", "RowFormat", "as_rows", "dense_rows", "format_for"]
+__all__ = [
+    "DTYPES",
+    "AsStored",
+    "BFloat16",
+    "Float",
+    "Int8",
+    "RowFormat",
+    "as_rows",
+    "as_stored_rows",
+    "dense_rows",
+    "format_for",
+    "refuse_sparse_tensors",
+]
 
 
 def as_rows(x: Any) -> Any:
@@ -29,16 +41,36 @@ def as_rows(x: Any) -> Any:
     InputError
         If ``x`` does not have two dimensions.
     DTypeError
-        If its dtype is not real.
+        If its dtype is not real, or it is a sparse tensor.
     """
     if isinstance(x, ReorderedRows):
         return x
-    rows: Any = x.tocsr() if sparse.issparse(x) else as_array("x", x)
+    refuse_sparse_tensors("x", x)
+    rows: Any = x.tocsr() if sparse.issparse(x) else as_array("x", x.float() if is_bfloat16(x) else x)
     if rows.ndim != 2:
         raise InputError(argument="x", given=f"shape {rows.shape}", expected="two dimensions: (vertices, features)")
     if rows.dtype.kind not in "fiub":
         raise DTypeError(argument="x", given=f"dtype {rows.dtype}", expected="a real dtype")
     return rows
+
+
+def refuse_sparse_tensors(argument: str, x: Any) -> None:
+    """Refuse torch's sparse tensors, saying what is taken of such features."""
+    layout = str(getattr(x, "layout", ""))
+    if layout.startswith("torch.sparse"):
+        hint = "Pass x.to_dense(), or scipy.sparse.csr_array((values, col_indices, crow_indices), shape)."
+        expected = "a dense tensor, or a SciPy sparse matrix"
+        raise DTypeError(argument=argument, given=f"a sparse tensor of layout {layout}", expected=expected, hint=hint)
+
+
+def as_stored_rows(x: Any) -> tuple[Any, RowFormat]:
+    """`as_rows` and the form of its numbers: those of bfloat16 stay as they are, two bytes each."""
+    if not is_bfloat16(x) or x.requires_grad or x.is_sparse:
+        rows = as_rows(x)
+        return rows, AsStored(rows.dtype)
+    import torch
+
+    return as_rows(x.view(torch.int16)).view(np.uint16), BFloat16()
 
 
 def dense_rows(x: Any, places: NDArray[Any]) -> NDArray[Any]:

@@ -11,12 +11,12 @@ from scipy import sparse
 
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
-from spsample.features.formats import as_rows
+from spsample.features.formats import as_stored_rows
 from spsample.features.gathering import RowReader, row_reader
 from spsample.features.watched import FileState, file_state, state_of_path
 from spsample.store import GraphStore
 from spsample.store.layout import array_file
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -35,8 +35,8 @@ class FeatureStore:
     Parameters
     ----------
     x
-        Shape ``(vertices, features)``, any real dtype: NumPy array, memory map, torch CPU tensor or SciPy
-        sparse matrix. Kept as given (a sparse matrix as CSR); rows become float32 when they are gathered.
+        Shape ``(vertices, features)``, any real dtype: NumPy array, memory map, torch CPU tensor (bfloat16 too) or
+        SciPy sparse matrix. Kept as given (a sparse matrix as CSR); rows become float32 when they are gathered.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class FeatureStore:
     """
 
     def __init__(self, x: Any) -> None:
-        self._reader = row_reader(as_rows(x))
+        self._reader = row_reader(*as_stored_rows(x))
         self._mapped = self._waited = False
         self._origin: tuple[str, str] | None = None
         self._contents: int | None = None
@@ -163,16 +163,17 @@ class FeatureStore:
     @property
     def stored_dtype(self) -> np.dtype[Any]:
         """That of the numbers as they are kept; rows go to an ``out`` of it as they are."""
-        dtype: np.dtype[Any] = self._reader.rows.dtype
+        dtype: np.dtype[Any] = np.dtype(np.float32) if self._reader.form.is_coded else self._reader.rows.dtype
         return dtype
 
     @property
     def rows_in_memory(self) -> RowReader | None:
         """What reads the rows, for a cache that reads its own in the same pass; None where they are maps of a store.
 
-        None, too, of a class that has a `gather` of its own.
+        None, too, where they have to be decoded, and of a class that has a `gather` of its own.
         """
-        return self._reader if not self._mapped and type(self).gather is FeatureStore.gather else None
+        is_plain = not self._mapped and not self._reader.form.is_coded
+        return self._reader if is_plain and type(self).gather is FeatureStore.gather else None
 
     def contents(self) -> int | None:
         """Return a number that tells the rows from others; None where they are maps, which are not read for it.
@@ -220,7 +221,7 @@ class FeatureStore:
         """
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._reader.rows):
-            _touch(*self._reader.lying(validate_seeds(ids, self.num_rows, argument="ids")))
+            _touch(*self._reader.lying(validate_ids(ids, self.num_rows, argument="ids")))
         rows = self._reader.gather(ids, out, at)
         self._waited = self._mapped and _major_faults() > faults
         return rows
@@ -228,7 +229,8 @@ class FeatureStore:
     def __repr__(self) -> str:
         kind = "sparse" if sparse.issparse(self._reader.rows) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
-        return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._reader.rows.dtype})"
+        dtype = self._reader.form.name if self._reader.form.is_coded else self._reader.rows.dtype
+        return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {dtype})"
 
 
 def _major_faults() -> int:

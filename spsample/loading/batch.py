@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.common.arrays import as_array
+from spsample.common.arrays import as_array, is_bfloat16
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
+from spsample.features.formats import refuse_sparse_tensors
 from spsample.features.protocol import source_contents
+from spsample.sampling.adapters import as_tensor
 from spsample.store.base_graph import BaseGraph
 
 if TYPE_CHECKING:
@@ -34,9 +36,9 @@ class Batch:
     minibatch
         The sampled layers, a `MiniBatch`.
     x
-        float32 features of ``src_nodes``, or None.
+        float32 features of ``src_nodes``, or None. Of a tensor of float16 or bfloat16: a tensor of its dtype.
     y
-        Labels of ``seeds``, or None: one or a row of them for each.
+        Labels of ``seeds``, or None: one or a row of them for each; of a tensor of bfloat16 a tensor.
     input_id
         int64: the position of each of ``seeds`` among the seeds of the loader (of a repeated one, the first in the
         batch).
@@ -72,6 +74,10 @@ class Batch:
         """The sampled layers, farthest from the seeds first."""
         return self.minibatch.layers
 
+    def __repr__(self) -> str:
+        x, y = ("None" if one is None else f"{tuple(one.shape)} {one.dtype}" for one in (self.x, self.y))
+        return f"Batch({self.minibatch!r}, x={x}, y={y})"
+
     def map_arrays(self, function: Callable[[Any], Any]) -> Batch:
         """Return this batch with what a function makes of each array but ``input_id``, in a fixed order."""
         x, y = (None if one is None else function(one) for one in (self.x, self.y))
@@ -102,9 +108,11 @@ class Collate:
     def __init__(
         self, features: Any, labels: ArrayLike | None, graph: BaseGraph, ranking: Callable[[], Any] | None = None
     ) -> None:
+        refuse_sparse_tensors("features", features)
         self.features = _features(features, graph, ranking)
         self.labels = _labels(labels, graph.num_nodes)
         self._labels_on_device: Any = None
+        self._half, self._half_labels = _half_of(features, _HALVES), _half_of(labels, _HALVES[1:])
 
     def contents(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
         """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
@@ -116,16 +124,39 @@ class Collate:
         if self.labels is None:
             return None
         if isinstance(vertices, np.ndarray):
-            return self.labels[vertices]
+            return _as_half(self.labels[vertices], self._half_labels)
         backend = backend_for(vertices)
         with backend.session():
             if self._labels_on_device is None:
                 self._labels_on_device = backend.to_device(self.labels)
-            return backend.to_device(self._labels_on_device)[backend.to_device(vertices)]
+            found = backend.to_device(self._labels_on_device)[backend.to_device(vertices)]
+        return _as_half(found, self._half_labels)
+
+    def x_of(self, x: Any) -> Any:
+        """Features that were gathered, as they were given: float32, or of a tensor of half precision a tensor of it."""
+        return _as_half(x, self._half)
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
         """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""
-        return Batch(minibatch, x, self.y_of(minibatch.seeds), first_positions(minibatch, positions))
+        return Batch(minibatch, self.x_of(x), self.y_of(minibatch.seeds), first_positions(minibatch, positions))
+
+
+_HALVES = ("torch.float16", "torch.bfloat16")
+
+
+def _half_of(given: Any, dtypes: tuple[str, ...]) -> Any:
+    """The dtype of a tensor, where it is one of these; else None."""
+    dtype = getattr(given, "dtype", None)
+    return dtype if str(dtype) in dtypes else None
+
+
+def _as_half(array: Any, dtype: Any) -> Any:
+    """A tensor of that dtype, which the numbers had before they were widened; None: the array as it is."""
+    if array is None or dtype is None:
+        return array
+    import torch
+
+    return as_tensor(torch, array).to(dtype)
 
 
 def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,10 +199,10 @@ def _source_for(graph: BaseGraph, x: Any, ranking: Callable[[], Any] | None) -> 
     return DeviceFeatures(x, ranking=ranking) if graph.is_on_device else FeatureStore(x)
 
 
-def _labels(labels: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:
+def _labels(labels: Any, num_nodes: int) -> NDArray[Any] | None:
     if labels is None:
         return None
-    array = as_array("labels", labels)
+    array = as_array("labels", labels.float() if is_bfloat16(labels) else labels)
     if array.ndim not in (1, 2) or len(array) != num_nodes:
         raise InputError(
             argument="labels",

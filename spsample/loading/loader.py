@@ -28,7 +28,7 @@ from spsample.loading.handfuls import MOST_BATCHES, Handful, handfuls, one_by_on
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
-from spsample.loading.order import Delivered, as_seeds
+from spsample.loading.order import Delivered, Order, as_seeds
 from spsample.loading.overlap.bounds import QueueBytes
 from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
+    from spsample.loading.dgl import DglLoader
     from spsample.loading.pyg import PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
 
@@ -200,7 +201,7 @@ class BulkLoader(Loader):
         features: Any = None,
         labels: ArrayLike | None = None,
         edge_ids: bool = False,
-        shuffle: bool = True,
+        shuffle: bool | Order = True,
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
@@ -304,13 +305,38 @@ class BulkLoader(Loader):
         """
         from spsample.loading.pyg import PygLoader
 
+        self._require_whole_batches("pyg()", "PyG's")
+        return PygLoader(self)
+
+    def dgl(self, feature_name: str = "feat", label_name: str = "label") -> DglLoader:
+        """Batches as DGL's DataLoader gives them: ``(input_nodes, output_nodes, blocks)``.
+
+        Parameters
+        ----------
+        feature_name
+            Where features are: ``blocks[0].srcdata[feature_name]``.
+        label_name
+            Where labels are: ``blocks[-1].dstdata[label_name]``.
+
+        Raises
+        ------
+        InputError
+            If the sampler leaves the targets out, or ranks share each batch.
+        MissingDependencyError
+            If torch or dgl is not installed.
+        """
+        from spsample.loading.dgl import DglLoader
+
+        self._require_whole_batches("dgl()", "DGL's")
+        return DglLoader(self, feature_name, label_name)
+
+    def _require_whole_batches(self, view: str, whose: str) -> None:
         if not self._deal.gives_whole_batches:
             raise InputError(
                 argument="batches",
-                given="'cooperative' with pyg()",
-                expected="'shuffled' or 'local': a rank has some rows of a cooperative batch, PyG's models need all",
+                given=f"'cooperative' with {view}",
+                expected=f"'shuffled' or 'local': a rank has some rows of a cooperative batch, {whose} models need all",
             )
-        return PygLoader(self)
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
         """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.

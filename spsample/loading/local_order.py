@@ -187,8 +187,8 @@ class LocalBatches:
 
 def batches_of(
     batches: Any, parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size: int, drop_last: bool
-) -> Batches:
-    """How a loader with these arguments cuts its epochs.
+) -> LocalBatches | None:
+    """How a loader with these arguments cuts its epochs; None: into runs of their order.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def batches_of(
         if parts is not None and batches == "shuffled":
             expected = "none, or batches='local' or 'cooperative'"
             raise InputError(argument="parts", given="parts with batches='shuffled'", expected=expected)
-        return ShuffledBatches(len(seeds), batch_size, drop_last)
+        return None
     if drop_last:
         raise InputError(
             argument="drop_last",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Delivered", "Epochs", "as_seeds"]
+__all__ = ["Delivered", "Epochs", "Order", "as_seeds", "require_state"]
 
 MAYBE_UNKNOWN = "graph_digest"
 """The key of a state that is compared only where both sides know it."""
@@ -83,6 +83,70 @@ class Delivered(NamedTuple):
     batch_id: int | None = None
 
 
+@runtime_checkable
+class Order(Protocol):
+    """Which positions among the seeds an epoch visits, and in which order.
+
+    One that is drawn is for a loader on one rank, whose features do not look ahead into the next epoch.
+    """
+
+    @property
+    def num_positions(self) -> int:
+        """How many every epoch visits."""
+        ...
+
+    def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
+        """Positions in the order of an epoch: the same until `forget`."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells it from other orders, as plain values; ``shuffle`` is one of them."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return what has been drawn for the epoch."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `state` returned, here or in another process."""
+        ...
+
+    def forget(self) -> None:
+        """Let the next epoch have an order of its own."""
+        ...
+
+
+class KeyedOrder(NamedTuple):
+    """All seeds, in the order given or in one that follows from the random seed and the epoch.
+
+    Examples
+    --------
+    >>> KeyedOrder(4, shuffle=True).positions(0, 0), KeyedOrder(4, shuffle=False).positions(0, 0)
+    (array([3, 2, 0, 1]), array([0, 1, 2, 3]))
+    """
+
+    num_positions: int
+    shuffle: bool
+
+    def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
+        """Positions in the order of an epoch."""
+        return keys.shuffle(self.num_positions, random_seed, epoch) if self.shuffle else np.arange(self.num_positions)
+
+    def identity(self) -> dict[str, Any]:
+        """Whether epochs are shuffled."""
+        return {"shuffle": self.shuffle}
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: nothing is drawn."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Nothing to do."""
+
+    def forget(self) -> None:
+        """Nothing to do."""
+
+
 class Epochs:
     """Seeds in batches, epoch by epoch, and where a loader stands among them.
 
@@ -91,7 +155,7 @@ class Epochs:
     graph, seeds, sampler, batch_size
         Checked by `check_arguments`.
     shuffle
-        Whether every epoch has an order of its own; otherwise seeds come in the order given.
+        Whether every epoch has an order of its own; otherwise seeds come in the order given. Or an `Order`.
     drop_last
         Leave out the last batch of an epoch where it has fewer seeds than the others.
     random_seed
@@ -107,7 +171,7 @@ class Epochs:
         sampler: Sampler,
         batch_size: int,
         *,
-        shuffle: bool,
+        shuffle: bool | Order,
         drop_last: bool,
         random_seed: int,
         cut: Batches | None = None,
@@ -116,10 +180,11 @@ class Epochs:
         self.seeds = seeds.copy()
         self.seeds.flags.writeable = False
         self.seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
-        self.shuffle = require_bool("shuffle", shuffle)
+        self._order = _order_of(shuffle, len(seeds))
+        self.shuffle = bool(shuffle)
         self.drop_last = require_bool("drop_last", drop_last)
         self.random_seed = require_word("random_seed", random_seed)
-        self._cut = ShuffledBatches(len(seeds), batch_size, self.drop_last) if cut is None else cut
+        self._cut = ShuffledBatches(self._order.num_positions, batch_size, self.drop_last) if cut is None else cut
         self.epoch = 0
         self._next_batch = 0
         self._resume = False
@@ -144,6 +209,7 @@ class Epochs:
         self._pass += 1
         self._next_batch = 0
         self._resume = False
+        self._order.forget()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
@@ -151,7 +217,7 @@ class Epochs:
         What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
         so that a loader on other ranks can go on.
         """
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity()}
+        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity(), **self._order.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.
@@ -166,14 +232,13 @@ class Epochs:
         """
         epoch, next_batch = _checked_place(state, self._identity(), self.num_batches)
         self.set_epoch(epoch)
+        self._order.load_state(state)
         self._next_batch = next_batch
         self._resume = True
 
     def _positions(self, epoch: int) -> NDArray[np.int64]:
         """Positions among the seeds in the order of an epoch, as its batches hold them one after the other."""
-        if not self.shuffle:
-            return self._cut.ordered(np.arange(len(self.seeds)))
-        return self._cut.ordered(keys.shuffle(len(self.seeds), self.random_seed, epoch))
+        return self._cut.ordered(self._order.positions(self.random_seed, epoch))
 
     def _one_pass(
         self, deliver: Callable[[int, int], Iterator[Delivered]], advance: bool
@@ -208,28 +273,44 @@ class Epochs:
             "seeds_sha256": self.seeds_sha256,
             "batch_size": self.batch_size,
             "random_seed": self.random_seed,
-            "shuffle": self.shuffle,
+            **self._order.identity(),
             "drop_last": self.drop_last,
             **self._cut.identity(),
         }
+
+
+def _order_of(shuffle: bool | Order, num_seeds: int) -> Order:
+    return shuffle if isinstance(shuffle, Order) else KeyedOrder(num_seeds, require_bool("shuffle", shuffle))
 
 
 def _after(epoch: int) -> int:
     return min(epoch + 1, 2**64 - 1)
 
 
+_A_STATE = "what state_dict() of the same loader returned"
+
+
+def require_state(state: Any) -> Mapping[str, Any]:
+    """The state, where it is a mapping.
+
+    Raises
+    ------
+    DTypeError
+    """
+    if not isinstance(state, Mapping):
+        raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=_A_STATE)
+    return state
+
+
 def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[int, int]:
     """Epoch and next batch of a state, once it is known to be of a loader with the identity `mine`."""
-    expected = "what state_dict() of the same loader returned"
-    if not isinstance(state, Mapping):
-        raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
-    state = {"batches": "shuffled", **state}  # a release that had no others did not say so
+    state = {"batches": "shuffled", **require_state(state)}  # a release that had no others did not say so
     if _differs("batches", state["batches"], mine["batches"]):
         given, mine_is = (f"the state of {one['batches']} batches" for one in (state, mine))
         raise InputError(argument="state", given=given, expected=mine_is)
     missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
     if missing:
-        raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)
+        raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=_A_STATE)
     other = [key for key in mine if _differs(key, state[key], mine[key])]
     if other:
         theirs, wanted = ({key: one[key] for key in other} for one in (state, mine))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spsample.common.checks import short
-from spsample.errors import DTypeError, InputError, require_module
+from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
+from spsample.loading.views import LoaderView
 from spsample.sampling.adapters import as_tensor
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PygLoader"]
 
 
-class PygLoader:
+class PygLoader(LoaderView):
     """A view of a `BulkLoader` that gives `torch_geometric.data.Data`; made by `BulkLoader.pyg`.
 
     Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
@@ -33,41 +33,23 @@ class PygLoader:
     """
 
     def __init__(self, loader: BulkLoader) -> None:
-        if not hasattr(loader, "batches"):
-            raise DTypeError(argument="loader", given=short(loader), expected="a BulkLoader")
+        super().__init__(loader)
         if loader.sampler.layout != "subgraph":
             raise InputError(
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"
             )
-        self.loader = loader
         self._torch = require_module("torch", needed_for="BulkLoader.pyg()", extra="pyg")
         require_module("torch_geometric", needed_for="BulkLoader.pyg()", extra="pyg")
-
-    def __len__(self) -> int:
-        """Minibatches per epoch."""
-        return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, as the loader's own."""
         return self.loader.batches(self._data, size_of=_bytes_of)
 
-    def set_epoch(self, epoch: int) -> None:
-        """`BulkLoader.set_epoch`."""
-        self.loader.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """`BulkLoader.state_dict`."""
-        return self.loader.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """`BulkLoader.load_state_dict`."""
-        self.loader.load_state_dict(state)
-
     def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Any:
         data = minibatch.to_pyg()
         y = self.loader.collate.y_of(minibatch.src_nodes)
         if x is not None:
-            data["x"] = as_tensor(self._torch, x)
+            data["x"] = as_tensor(self._torch, self.loader.collate.x_of(x))
         if y is not None:
             data["y"] = as_tensor(self._torch, y)
         data["input_id"] = self._torch.from_numpy(first_positions(minibatch, positions).copy())

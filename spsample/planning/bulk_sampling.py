@@ -97,8 +97,8 @@ def bulk_sample(  # the public face
 
 @default_float_environment()
 def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
-    """As `bulk_sample`, with the options of `SamplingCall.checked`."""
-    return _run(SamplingCall.checked(graph, seeds, sampler, **options))
+    """As `bulk_sample` of seeds that were checked, with the options of `SamplingCall.checked`."""
+    return _run(SamplingCall.checked(graph, seeds, sampler, are_known=True, **options))
 
 
 def _run(call: SamplingCall) -> BulkSample:

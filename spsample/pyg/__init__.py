@@ -14,11 +14,30 @@ Examples
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from spsample.errors import require_module
 
 for _package in ("torch", "torch_geometric"):
     require_module(_package, needed_for="spsample.pyg", extra="pyg")
 
-from spsample.pyg.neighbor_loader import NeighborLoader  # noqa: E402  (after the check)
+from torch_geometric import loader as _pyg_loader  # noqa: E402  (after the check)
 
-__all__ = ["NeighborLoader"]
+from spsample.pyg.neighbor_loader import NeighborLoader  # noqa: E402
+from spsample.pyg.neighbor_sampler import NeighborSampler  # noqa: E402
+
+__all__ = ["NeighborLoader", "NeighborSampler"]
+
+_LINKS = "LinkNeighborLoader", "LinkLoader"
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Say of PyG's other loaders that they are not here."""
+    if name.startswith("_") or not hasattr(_pyg_loader, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    why = "; seeds that are edges cannot be sampled in bulk yet" if name in _LINKS else ""
+    raise ImportError(
+        f"spsample.pyg has no {name}{why}. It has {' and '.join(__all__)}. Use PyG's own: "
+        f"from torch_geometric.loader import {name}",
+        name=__name__,
+    )

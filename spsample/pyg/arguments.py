@@ -22,13 +22,17 @@ __all__ = [
     "checked_graph",
     "checked_inputs",
     "checked_sizes",
-    "is_bidirectional",
+    "checked_type",
     "refuse",
     "taken",
     "warn_needless",
 ]
 
-_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "input_id")
+_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler")
+_INSTEAD_OF = {"sampler": ("shuffle",), "batch_sampler": ("sampler", "shuffle", "drop_last", "batch_size")}
+_UNSET = {"sampler": None, "shuffle": False, "drop_last": False, "batch_size": 1}
+"""What excludes which others, as in torch, where these have other values."""
+
 _PASSED_OVER = ("dataset", "collate_fn")
 """What PyG's loader replaces by its own without a word."""
 
@@ -47,8 +51,6 @@ _REFUSED = {
     "time_attr": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
     "neighbor_sampler": _Refused(None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
     "directed": _Refused(True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
-    "sampler": _Refused(None, "Give input_nodes in that order with shuffle=False, or call loader(positions)."),
-    "batch_sampler": _Refused(None, "Call loader(positions) for each batch of your own."),
     "custom_cls": _Refused(None, "Batches have the class of data."),
 }
 
@@ -117,14 +119,17 @@ def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
     """
     if input_nodes is None:
         return None
-    if isinstance(input_nodes, str) or (isinstance(input_nodes, tuple) and isinstance(input_nodes[0], str)):
+    if isinstance(input_nodes, str) or (isinstance(input_nodes, tuple) and isinstance(next(iter(input_nodes), 0), str)):
         expected = "vertex ids, or a mask over the vertices: the data have no types"
         raise DTypeError(argument="input_nodes", given=repr(input_nodes), expected=expected)
     held = input_nodes.detach().cpu() if isinstance(input_nodes, torch.Tensor) else input_nodes
-    ids = as_seeds(data, held, "input_nodes")
-    if ids is not held:
-        return torch.as_tensor(held)
-    return torch.tensor(validate_seeds(ids, int(data.num_nodes), "input_nodes"))
+    chosen = as_seeds(data, held, "input_nodes")
+    is_mask = chosen is not held
+    ids = validate_seeds(chosen, int(data.num_nodes), "input_nodes")
+    if len(ids) == 0:
+        given = "a mask that is true nowhere" if is_mask else "no vertices"
+        raise InputError(argument="input_nodes", given=given, expected="at least one vertex to sample from")
+    return torch.as_tensor(held) if is_mask else torch.tensor(ids)
 
 
 def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
@@ -155,8 +160,8 @@ def refuse(arguments: dict[str, Any]) -> None:
             )
 
 
-def is_bidirectional(subgraph_type: Any) -> bool:
-    """Whether a batch has the reverse of each of its edges too.
+def checked_type(subgraph_type: Any) -> str:
+    """Whether a batch has the sampled edges, or the reverse of each of them too.
 
     Raises
     ------
@@ -171,7 +176,7 @@ def is_bidirectional(subgraph_type: Any) -> bool:
             expected=" or ".join(map(repr, _SUBGRAPH_TYPES)),
             hint="The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...).",
         )
-    return word == "bidirectional"
+    return word
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +186,8 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
     ------
     DTypeError
         For a name that PyG's loader would not take either.
+    InputError
+        For two that exclude each other.
     """
     unknown = options.keys() - {*_TAKEN, *_PASSED_OVER, *_REFUSED, *_NEEDLESS}
     if unknown:
@@ -192,6 +199,11 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
             needless.setdefault(reason, []).append(name)
     if needless:
         warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
+    for name, others in _INSTEAD_OF.items():
+        both = [other for other in others if options.get(other, _UNSET[other]) not in (None, _UNSET[other])]
+        if options.get(name) is not None and both:
+            given = f"{name} with {both[0]}={short(options[both[0]])}"
+            raise InputError(argument=name, given=given, expected="one of them: each decides the batches")
     return {name: options[name] for name in _TAKEN if name in options}
 
 

@@ -11,9 +11,11 @@ import torch
 from torch_geometric import loader as pyg_loader
 
 from spsample.loading import BulkLoader
+from spsample.loading.order import require_state
 from spsample.pyg import arguments
-from spsample.pyg.outputs import BulkNeighborSampler, joined
-from spsample.sampling import GraphSAGE
+from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed, joined
+from spsample.pyg.sampler_order import SamplerOrder, order_of
+from spsample.sampling.arguments import require_word
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +66,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         that thread, and then should draw no random numbers from torch's own generator. False: all in the loop's.
     input_time, disjoint, temporal_strategy, time_attr, neighbor_sampler, directed
         Refused unless they have their defaults.
+    input_id
+        What a batch has as ``input_id`` for each of ``input_nodes``, a tensor; None: their positions.
     graph
         What ``Graph.from_pyg(data, weight_attr)`` made, for several loaders of the same data; None: it is made here.
     random_seed
@@ -71,9 +75,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     bulk_size, memory_budget, prefetch, backend
         Of `BulkLoader`. The budget is that of the bulks; attributes of up to four batches come on top.
     options
-        Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``, and ``input_id``;
-        ``num_workers``, ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like change nothing,
-        which a warning says; ``sampler`` and ``batch_sampler`` are refused.
+        Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``. ``num_workers``,
+        ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like change nothing, which a warning says.
+        ``sampler`` (``DistributedSampler``, ``WeightedRandomSampler``, one's own) gives the positions among
+        ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. Of ``batch_sampler`` torch's
+        ``BatchSampler`` is taken.
 
     Attributes
     ----------
@@ -117,6 +123,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
+        input_id: Any = None,
         graph: Graph | None = None,
         random_seed: int | None = None,
         bulk_size: int | str = "auto",
@@ -129,49 +136,56 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         fixed = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
         fixed |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
         arguments.refuse(fixed | options)
-        is_bidirectional = arguments.is_bidirectional(subgraph_type)
         options = arguments.taken(options)
-        sizes = arguments.checked_sizes(num_neighbors)
-        node_sampler = BulkNeighborSampler(
-            arguments.checked_graph(data, graph, weight_attr),
-            GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph"),
-            _drawn_seed(options.get("generator")) if random_seed is None else random_seed,
-            is_bidirectional,
-            backend,
-        )
+        inputs = arguments.checked_inputs(data, input_nodes)
+        seed = drawn_seed(options.get("generator")) if random_seed is None else random_seed
+        how = (num_neighbors, replace, subgraph_type, weight_attr)
+        node_sampler = NeighborSampler(data, *how, graph=graph, random_seed=seed, backend=backend)
         super().__init__(
             data,
-            list(sizes),
-            arguments.checked_inputs(data, input_nodes),
+            list(node_sampler.num_neighbors),
+            inputs,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
             neighbor_sampler=node_sampler,
+            input_id=input_id,
             **options,
         )
-        self._joins_ahead = filter_per_worker
-        shuffle = bool(options.get("shuffle", False))
-        self.bulk_loader = self._make_bulk_loader(shuffle, bulk_size, memory_budget, prefetch)
+        self._set_given(num_neighbors=num_neighbors, replace=replace, subgraph_type=subgraph_type)
+        self._set_given(weight_attr=weight_attr, filter_per_worker=filter_per_worker, graph=node_sampler.graph)
+        self._set_given(random_seed=random_seed, backend=backend)
+        self._set_given(bulk_size=bulk_size, memory_budget=memory_budget, prefetch=prefetch)
+        self._order, batch_size = order_of(options, len(self.dataset))
+        self.bulk_loader = self._make_bulk_loader(batch_size)
 
-    def _make_bulk_loader(
-        self, shuffle: bool, bulk_size: int | str, memory_budget: int | str | None, prefetch: int
-    ) -> BulkLoader:
+    def _set_given(self, **arguments: Any) -> None:
+        """Keep arguments under their names: Lightning makes the loader anew of them, with a sampler."""
+        self.__dict__.update(arguments)
+
+    def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
         """What samples the batches of a pass, as `node_sampler` samples one."""
         one = self.node_sampler
         return BulkLoader(
             one.graph,
             self.input_data.node.numpy(),
             one.sampler,
-            batch_size=self.batch_size,
-            bulk_size=bulk_size,
-            memory_budget=memory_budget,
-            prefetch=prefetch,
+            batch_size=batch_size,
+            bulk_size=self.bulk_size,
+            memory_budget=self.memory_budget,
+            prefetch=self.prefetch,
             edge_ids=True,
-            shuffle=shuffle,
+            shuffle=self._order,
             drop_last=self.drop_last,
-            random_seed=one.random_seed,
+            random_seed=self._seed_of_rank(one.random_seed),
             backend=one.backend,
         )
+
+    def _seed_of_rank(self, random_seed: int) -> int:
+        """Each rank of a ``DistributedSampler`` draws its own, unless a random seed was given."""
+        if self.random_seed is not None or not isinstance(self._order, SamplerOrder):
+            return random_seed
+        return (random_seed + self._order.rank) % 2**64
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, of the epoch after the last one's, whether that was complete or left."""
@@ -206,17 +220,21 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.bulk_loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """`BulkLoader.state_dict`."""
-        return self.bulk_loader.state_dict()
+        """`BulkLoader.state_dict`, and what `sampler` has drawn for this epoch."""
+        return {**self.bulk_loader.state_dict(), "random_seed": self.node_sampler.random_seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """`BulkLoader.load_state_dict`; where the loader was made without `random_seed`, torch's has to be the same."""
-        self.bulk_loader.load_state_dict(state)
+        """`BulkLoader.load_state_dict`; a loader that was made without `random_seed` goes on with that of the state."""
+        drawn = self.bulk_loader.random_seed
+        takes_over = self.random_seed is None and "random_seed" in require_state(state)
+        self.bulk_loader.load_state_dict({**state, "random_seed": drawn} if takes_over else state)
+        seed = require_word("random_seed", state["random_seed"])
+        self.node_sampler.random_seed, self.bulk_loader.random_seed = seed, self._seed_of_rank(seed)
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
         steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
-        ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self._joins_ahead]
+        ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self.filter_per_worker]
         first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then
 
@@ -225,7 +243,3 @@ def _after(steps: list[_Step], value: Any) -> Any:
     for step in steps:
         value = step(value)
     return value
-
-
-def _drawn_seed(generator: torch.Generator | None) -> int:
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())

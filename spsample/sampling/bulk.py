@@ -65,6 +65,10 @@ class Adjacency:
         data = None if self.data is None else function(self.data)
         return Adjacency(function(self.indptr), function(self.indices), data, self.shape)
 
+    def __repr__(self) -> str:
+        data = "None" if self.data is None else str(self.data.dtype)
+        return f"Adjacency(shape={self.shape}, nnz={self.nnz}, data={data})"
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -79,6 +83,10 @@ class Layer:
         """Return this layer with what a function makes of each array, in a fixed order."""
         edge_ids = None if self.edge_ids is None else function(self.edge_ids)
         return Layer(self.adj.map_arrays(function), function(self.dst_nodes), function(self.src_nodes), edge_ids)
+
+    def __repr__(self) -> str:
+        edge_ids = "" if self.edge_ids is None else ", edge_ids"
+        return f"Layer({len(self.dst_nodes)} dst_nodes, {len(self.src_nodes)} src_nodes, {self.adj!r}{edge_ids})"
 
 
 class MiniBatch:

@@ -21,7 +21,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
-from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
+from spsample.store.normalization import divided, row_sums, sums_of_rows
 from spsample.store.row_order import ReorderedArrays
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ class Graph(BaseGraph):
     def from_pyg(cls, data: Any, weight_attr: str | None = None) -> Graph:
         """Make a graph of a ``torch_geometric.data.Data``; ``edge_ids`` are columns of ``data.edge_index``.
 
-        Where the data have ``adj_t``, a ``torch_sparse.SparseTensor``, its entries are the edges, in its order, as in
-        PyG's loaders.
+        Where the data have ``adj_t``, a ``torch_sparse.SparseTensor`` or a tensor of layout ``torch.sparse_csr`` or
+        ``torch.sparse_coo``, its entries are the edges, in its order, as in PyG's loaders.
 
         Parameters
         ----------
@@ -197,6 +197,40 @@ class Graph(BaseGraph):
         from spsample.store.pyg_data import graph_arrays
 
         arrays = graph_arrays(data, weight_attr)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
+
+    @classmethod
+    def from_dgl(cls, graph: Any, weight_name: str | None = None) -> Graph:
+        """Make a graph of a ``dgl.DGLGraph``; ``edge_ids`` are those of DGL.
+
+        Parameters
+        ----------
+        graph : dgl.DGLGraph
+            Of one type of vertices and one of edges.
+        weight_name : str, optional
+            Name of the edge weights in ``graph.edata``, one per edge, finite and at least 0. Without it the graph is
+            unweighted.
+
+        Returns
+        -------
+        Graph
+            As of `from_edge_index`.
+
+        Raises
+        ------
+        DTypeError, InputError, CapacityError
+            As `from_edge_index`; also for graphs of several types and blocks, and where weights are missing.
+
+        Examples
+        --------
+        >>> import dgl  # doctest: +SKIP
+        >>> graph = Graph.from_dgl(dgl.graph(([2, 0, 1], [0, 1, 0])))  # doctest: +SKIP
+        >>> graph.edge_ids  # doctest: +SKIP
+        array([2, 0, 1])
+        """
+        from spsample.store.dgl_data import dgl_graph_arrays
+
+        arrays = dgl_graph_arrays(graph, weight_name)
         return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
@@ -601,9 +635,7 @@ class Graph(BaseGraph):
         >>> graph.row_sums(), graph.normalized("row").row_sums()
         (array([2., 1.], dtype=float32), array([1., 1.], dtype=float32))
         """
-        if self._data is None:
-            return sums_of_alike(self._weighting, self.in_degrees())
-        return sums_by_row(self._indptr, self._data).astype(np.float32)
+        return sums_of_rows(self._weighting, self._indptr, self._data)
 
     @default_float_environment()
     def normalized(self, kind: str) -> Graph:

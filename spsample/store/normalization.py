@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from spsample.errors import CapacityError
 
+ROWS_AT_ONCE = 1 << 16
+"""Whose entries are numbered by row, where rows are summed."""
+
 
 def row_sums(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float64]:
     """Sum each row in float64, in entry order: scipy's CSR times a vector of ones is a plain loop."""
@@ -31,8 +34,13 @@ def sums_by_row(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.f
     >>> sums_by_row(np.array([0, 2, 2, 3]), np.array([0.5, 1.0, 2.0]))
     array([1.5, 0. , 2. ])
     """
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return np.bincount(rows, weights=values, minlength=len(indptr) - 1).astype(np.float64)
+    sums = np.zeros(len(indptr) - 1)
+    for first in range(0, len(sums), ROWS_AT_ONCE):
+        counts = np.diff(indptr[first : first + ROWS_AT_ONCE + 1])
+        begin, end = indptr[[first, first + len(counts)]]
+        rows = np.repeat(np.arange(len(counts)), counts)
+        sums[first : first + len(counts)] = np.bincount(rows, values[begin:end], len(counts))
+    return sums
 
 
 def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -44,6 +52,20 @@ def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.floa
     (array([2., 0.], dtype=float32), array([1., 0.], dtype=float32))
     """
     return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
+
+
+def sums_of_rows(weighting: str, indptr: NDArray[np.int64], values: NDArray[Any] | None) -> NDArray[np.float32]:
+    """Sum rows of a graph, which stores weights only where it is "weighted".
+
+    Examples
+    --------
+    >>> indptr = np.array([0, 2, 2])
+    >>> sums_of_rows("weighted", indptr, np.array([0.5, 1.0])), sums_of_rows("row", indptr, None)
+    (array([1.5, 0. ], dtype=float32), array([1., 0.], dtype=float32))
+    """
+    if values is None:
+        return sums_of_alike(weighting, np.diff(indptr))
+    return sums_by_row(indptr, values).astype(np.float32)
 
 
 def divided(values: NDArray[Any], divisor: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:

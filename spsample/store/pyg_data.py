@@ -23,7 +23,14 @@ def graph_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
         If it has no edges, or not the weights that are asked for.
     """
     name, edges = _edges_of(data)
-    num_nodes = getattr(data, "num_nodes", None)
+    num_nodes, num_edges = (getattr(data, count, None) for count in ("num_nodes", "num_edges"))
+    if name == "adj_t" and num_edges not in (None, edges.shape[1]):
+        raise InputError(
+            argument="data.adj_t",
+            given=f"{edges.shape[1]} entries, where attributes of the data have {num_edges} edges",
+            expected="an entry for each edge",
+            hint="torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before.",
+        )
     weights = None if weight_attr is None else _weights(data, weight_attr)
     names = (f"data.{name}", f"data.{weight_attr}")
     return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names)
@@ -63,12 +70,20 @@ _HINT_TYPED = "Graphs have one type of vertices and edges: data.to_homogeneous()
 
 
 def _entries(adj_t: Any) -> NDArray[Any]:
-    """The entries of a SparseTensor whose rows are targets, in its order."""
-    if not hasattr(adj_t, "coo"):
-        given, expected = f"{type(adj_t).__name__}", "a torch_sparse.SparseTensor"
+    """The entries of a sparse matrix whose rows are targets, in its order."""
+    layout = str(getattr(adj_t, "layout", ""))
+    if layout == "torch.sparse_csr":
+        source = host_array(adj_t.col_indices())
+        target = construction.targets(host_array(adj_t.crow_indices()), source.dtype)
+    elif layout == "torch.sparse_coo":
+        target, source = host_array(adj_t._indices())
+    elif hasattr(adj_t, "coo"):
+        target, source = (host_array(ends) for ends in adj_t.coo()[:2])
+    else:
+        given = f"{type(adj_t).__name__} of layout {layout}" if layout else f"{type(adj_t).__name__}"
+        expected = "a torch_sparse.SparseTensor, or a tensor of layout torch.sparse_csr or torch.sparse_coo"
         raise DTypeError(argument="data.adj_t", given=given, expected=expected, hint="Or edges in data.edge_index.")
-    target, source, _ = adj_t.coo()
-    return np.stack([host_array(source), host_array(target)])
+    return np.stack([source, target])
 
 
 def _weights(data: Any, name: Any) -> NDArray[Any]:

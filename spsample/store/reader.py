@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from scipy import sparse
@@ -16,6 +17,7 @@ from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
 from spsample.store.row_order import ReorderedRows
 from spsample.store.verification import verify_checksums, verify_structure
+from spsample.store.vertex_ids import VertexIds, named_vertices
 
 __all__ = ["GraphStore"]
 
@@ -100,6 +102,14 @@ class GraphStore(MappedStore):
             expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
             raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
         return matrix
+
+    @cached_property
+    def vertices(self) -> VertexIds:
+        """The ids of the vertices in the input, and the way back: ``vertices.names(ids)``, ``vertices.ids(names)``.
+
+        They are strings or integers where they were converted so, else the vertices 0 to n - 1 themselves.
+        """
+        return named_vertices(self)
 
     def graph(self, access: str = "normal") -> Graph:
         """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""

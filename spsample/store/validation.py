@@ -27,6 +27,7 @@ __all__ = [
     "check_not_negative",
     "check_num_nodes",
     "check_weights",
+    "validate_ids",
     "validate_seeds",
 ]
 
@@ -255,15 +256,45 @@ def check_weights(argument: str, weights: NDArray[Any]) -> None:
 
 
 def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArray[np.int64]:
-    """Return `seeds` as a contiguous int64 array of vertex ids; order and duplicates are kept.
+    """Return `seeds` as `validate_ids` does, unless they may be a mask of integers.
+
+    Raises
+    ------
+    DTypeError, InputError
+        As `validate_ids`; also where as many as there are vertices (more than two) are all 0 or 1, which has two
+        readings.
+
+    Examples
+    --------
+    >>> validate_seeds([0, 1, 1], num_nodes=3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: seeds: got 3 integers that are all 0 or 1, for a graph of 3 vertices; expected vertex
+    ids, or a mask of dtype bool. If it is a mask, numpy.flatnonzero(seeds) are its ids; if the ids of vertices 0 and 1
+    are meant, numpy.unique(seeds) has each once
+    """
+    ids = validate_ids(seeds, num_nodes, argument)
+    if len(ids) == num_nodes > 2 and ids[0] <= 1 and int(ids.max()) <= 1:
+        raise InputError(
+            argument=argument,
+            given=f"{len(ids)} integers that are all 0 or 1, for a graph of {num_nodes} vertices",
+            expected="vertex ids, or a mask of dtype bool",
+            hint=f"If it is a mask, numpy.flatnonzero({argument}) are its ids; if the ids of vertices 0 and 1 are "
+            f"meant, numpy.unique({argument}) has each once",
+        )
+    return ids
+
+
+def validate_ids(ids: Any, num_nodes: int, argument: str) -> NDArray[np.int64]:
+    """Return `ids` as a contiguous int64 array of vertex ids; order and duplicates are kept.
 
     Parameters
     ----------
-    seeds : array_like
+    ids : array_like
         One-dimensional, integers in [0, num_nodes). It may be empty; a boolean mask is refused.
     num_nodes : int
         Number of vertices of the graph.
-    argument : str, optional
+    argument : str
         Name of the argument, for the message.
 
     Returns
@@ -280,15 +311,15 @@ def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArr
 
     Examples
     --------
-    >>> validate_seeds([5, 2, 5], num_nodes=6)
+    >>> validate_ids([5, 2, 5], 6, "seeds")
     array([5, 2, 5])
-    >>> validate_seeds([5, -3], num_nodes=6)
+    >>> validate_ids([5, -3], 6, "seeds")
     Traceback (most recent call last):
     ...
     spsample.errors.InputError: seeds: got -3 at position 1; expected vertex ids in [0, 6)
     """
-    ids = np.ascontiguousarray(as_id_vector(argument, seeds), dtype=np.int64)
+    array = np.ascontiguousarray(as_id_vector(argument, ids), dtype=np.int64)
     core = compiled_core()
-    if core is None or not core.ids_below(ids, num_nodes):
-        check_ids(argument, ids, num_nodes)
-    return ids
+    if core is None or not core.ids_below(array, num_nodes):
+        check_ids(argument, array, num_nodes)
+    return array

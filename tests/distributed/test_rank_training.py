@@ -2,13 +2,14 @@
 
 import copy
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from training_cases import DATA, Seen, on_ranks  # noqa: E402
+from training_cases import DATA, MODELS, SAMPLERS, Seen, on_ranks, one_epoch  # noqa: E402
 
 import spsample as sp  # noqa: E402
 from spsample.comm import Recorder, run_threads  # noqa: E402
@@ -70,6 +71,22 @@ def test_the_gradient_of_a_step_is_that_of_its_batches_on_one_rank(p, c, archite
         assert run.losses == runs[0].losses
     for mine, expected in zip(runs[0].gradient, gradient_of(runs[0].weights, p, model), strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+REPLICATED = [(p, c) for p in range(2, 9) for c in range(2, p + 1) if p % c == 0]  # as many as models and samplers
+
+
+@pytest.mark.parametrize(("at", "model", "sampler"), [(i, m, s) for i, (m, s) in enumerate(product(MODELS, SAMPLERS))])
+def test_an_algorithm_changes_no_loss(at, model, sampler):
+    p, c = REPLICATED[at]
+
+    def body(comm):
+        return [one_epoch(comm, c, algorithm, model, sampler) for algorithm in ("column", "stages", "oblivious")]
+
+    for column, *others in run_threads(p, body, TIMEOUT):
+        assert others == [column, column]
+        assert len(column[0]) == -(-154 // 16 // p)
+        assert np.isfinite(column[0]).all()
 
 
 @pytest.mark.parametrize("name", ["posterior", "replay"])

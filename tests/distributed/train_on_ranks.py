@@ -16,7 +16,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from training_cases import DATA, Seen, on_ranks
+from training_cases import DATA, MODELS, SAMPLERS, Seen, on_ranks, one_epoch
 
 import spsample as sp
 from spsample.comm import Recorder, collective, init
@@ -82,6 +82,13 @@ def case_local_batches(comm):
     again.load_state_dict(seen.state)
     assert again.fit().history == whole.history
     assert rest.losses == seen.losses[2:]
+
+
+def case_algorithms(comm):
+    """The published algorithm trains as owners that draw do, where ranks share block rows; more in threads."""
+    for model, sampler, c in zip(MODELS, SAMPLERS, (2, comm.size, 2), strict=False):
+        column, stages = (one_epoch(comm, c, algorithm, model, sampler) for algorithm in ("column", "stages"))
+        assert stages == column, (model, sampler, c)
 
 
 def case_sync_is_overlap(comm):

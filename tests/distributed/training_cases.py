@@ -3,12 +3,14 @@
 import copy
 import dataclasses
 
-from spsample.data import planted
+import spsample as sp
+from spsample.data import load_dataset, planted
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.features import PartitionedFeatures
-from spsample.training import Callback
+from spsample.training import Callback, ModelConfig, TrainConfig, Trainer
 
 DATA = planted(400, degree=5, random_seed=2)
+SKEWED = load_dataset("rmat:8,6")  # of skewed degrees
 
 
 class Seen(Callback):
@@ -33,7 +35,24 @@ class Seen(Callback):
             raise ZeroDivisionError("no more")
 
 
-def on_ranks(comm, c=1, kind="partitioned", data=DATA):
+def on_ranks(comm, c=1, kind="partitioned", data=DATA, **layout):
     grid = ProcessGrid(comm, c)
-    graph = ReplicatedGraph(data.graph, comm) if kind == "replicated" else PartitionedGraph.from_graph(data.graph, grid)
+    if kind == "replicated":
+        graph = ReplicatedGraph(data.graph, comm)
+    else:
+        graph = PartitionedGraph.from_graph(data.graph, grid, **layout)
     return dataclasses.replace(data, graph=graph, x=PartitionedFeatures.of(data.x, grid))
+
+
+MODELS = ["gcn", "sage", "gat", "residual"]
+SAMPLERS = [sp.GraphSAGE([5, 3]), sp.LADIES([24, 24]), sp.FastGCN([24, 24])]
+
+
+def one_epoch(comm, c, algorithm, model, sampler):
+    """The losses of its steps and what evaluation gives, on a graph of skewed degrees."""
+    data, seen = on_ranks(comm, c, data=SKEWED, algorithm=algorithm), Seen()
+    config = TrainConfig(epochs=1, batch_size=16, bulk_size=2 * comm.size, evaluation="both")
+    trainer = Trainer(data, sampler, ModelConfig(model, hidden=16), config, [seen])
+    history = trainer.fit().history
+    trainer.close()
+    return seen.losses, history

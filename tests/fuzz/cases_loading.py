@@ -10,7 +10,7 @@ from case import Case
 
 import spsample as sp
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
+from spsample.loading import BulkFiles, DglLoader, PygLoader, bulk_arrays, load_bulk
 
 
 def loader(make, p=0.06):
@@ -83,6 +83,13 @@ def fuzz_pyg(make, folder):
     found.load_state_dict(make.either(found.state_dict, 0.2))
 
 
+def fuzz_dgl(make, folder):
+    made = make.either(lambda: loader(make, 0), 0.2)
+    names = [make.either(lambda: "feat", 0.2) for _ in range(make.integer(0, 2))]
+    found = make.choice([lambda: DglLoader(made, *names), lambda: made.dgl(*names) if hasattr(made, "dgl") else None])()
+    len(found or ())
+
+
 def bulk(make):
     graph = make.sound_graph()
     seeds = make.rng.integers(0, graph.num_nodes, make.integer(1, 20))
@@ -108,6 +115,7 @@ CASES = {
     "loader": Case(fuzz_loader, (sp.BulkLoader,), 3),
     "loader_states": Case(fuzz_loader_states, (), 2),
     "pyg_loader": Case(fuzz_pyg, (PygLoader,)),
+    "dgl_loader": Case(fuzz_dgl, (DglLoader,)),
     "bulk_files": Case(fuzz_bulk_files, (BulkFiles, bulk_arrays)),
     "load_bulk": Case(fuzz_load_bulk, (load_bulk,)),
 }

@@ -40,6 +40,8 @@ def fuzz_store(make, folder):
             lambda: store.array(make.either(lambda: make.choice(["indptr", "no"]), 0.3)),
             lambda: store.features(make.either(lambda: make.choice(["x", "indices"]), 0.3)),
             lambda: store.graph(make.either(lambda: "normal", 0.3)),
+            lambda: store.vertices.names(make.either(lambda: [0, 1], 0.3)),
+            lambda: store.vertices.ids(make.either(lambda: [1, 0], 0.3)),
             store.verify,
         ]
     )()
@@ -181,9 +183,12 @@ def convert_options(make, folder):
             drop_self_loops=lambda: make.chance(0.5),
             add_self_loops=lambda: make.chance(0.5),
             edge_ids=lambda: make.chance(0.5),
+            nodes=path,
+            node_id=lambda: make.choice([None, "id", 2]),
             features=path,
             labels=path,
             splits=path,
+            features_order=lambda: make.choice([None, "first-appearance", "ascending"]),
             memory_budget=lambda: make.choice([None, "1GiB", 1 << 30]),
             threads=lambda: make.choice([None, 1]),
             random_seed=lambda: make.choice([0, 2**70]),

@@ -249,7 +249,8 @@ def converted(source: str, **options: Any) -> Callable[[Path], Any]:
         from spsample.store import GraphStore
 
         named = {key: str(folder / value) if str(value).endswith(".npy") else value for key, value in options.items()}
-        named |= {key: folder / value for key, value in options.items() if key in ("features", "labels", "splits")}
+        files = ("nodes", "features", "labels", "splits")
+        named |= {key: folder / value for key, value in options.items() if key in files}
         path = ",".join(str(folder / name) for name in source.split(","))
         out = folder.parent / "converted"
         shutil.rmtree(out, ignore_errors=True)
@@ -277,6 +278,48 @@ def zstd(content: bytes) -> bytes:
 def make_strings(folder: Path) -> None:
     names = np.array([f"vertex-{i}" for i in range(NODES)])
     put(folder / "named.tsv", as_lines(*names[edge_list()], mark="\t"))
+
+
+def node_table() -> Any:
+    import pyarrow
+
+    order = np.random.default_rng(5).permutation(NODES)
+    split = np.array(["train", "val", "test"])[order % 3]
+    return pyarrow.table({"id": order, "a": order / 4, "b": order % 5, "label": order % 3, "split": split})
+
+
+def make_nodes(name: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        from pyarrow import csv, parquet
+
+        make_raw(folder.parent)
+        write = csv.write_csv if name.endswith(".csv") else parquet.write_table
+        write(node_table(), folder / name)
+
+    return make
+
+
+def read_nodes(name: str) -> Callable[[Path], Any]:
+    return lambda folder: converted("../edges.int32", nodes=name, num_nodes=NODES)(folder)
+
+
+def make_ogb(folder: Path) -> None:
+    split = {part: np.arange(NODES)[np.arange(NODES) % 3 == i] for i, part in enumerate(("train", "valid", "test"))}
+    files = {
+        "raw/edge": as_lines(*edge_list()),
+        "raw/num-node-list": f"{NODES}\n".encode(),
+        "raw/node-feat": as_lines(np.arange(NODES) / 4, np.arange(NODES) % 5),
+        "raw/node-label": as_lines(np.arange(NODES) % 3),
+    } | {f"split/time/{part}": as_lines(ids) for part, ids in split.items()}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        put(folder / f"{name}.csv.gz", gzip.compress(text))
+
+
+def make_edge_index(folder: Path) -> None:
+    mask = np.arange(NODES) % 3
+    masks = {f"{part}_mask": mask == i for i, part in enumerate(("train", "valid", "test"))}
+    np.savez(folder / "edges.npz", edge_index=edge_list(), num_nodes=NODES, y=mask[:, None].astype(float), **masks)
 
 
 def make_npy(folder: Path) -> None:
@@ -371,6 +414,10 @@ FORMS = {
     "convert .parquet": Form(make_parquet, converted("edges.parquet", weights="w")),
     "convert SciPy .npz": Form(make_scipy, converted("edges.npz"), sealed=True),
     "convert masks .npz": Form(make_masks, converted("masks.npz"), sealed=True),
+    "convert edge_index .npz": Form(make_edge_index, converted("edges.npz"), sealed=True),
+    "convert nodes": Form(make_nodes("nodes.csv"), read_nodes("nodes.csv")),
+    "convert nodes .parquet": Form(make_nodes("nodes.parquet"), read_nodes("nodes.parquet")),
+    "convert OGB": Form(make_ogb, converted("."), sealed=True),
     "convert .pt": Form(make_pyg, converted("data.pt")),
     "convert attributes": Form(
         make_attributes, converted("edges.int32", features="x.npy", labels="y.npy", splits="splits.npz")

@@ -598,7 +598,7 @@ def test_real_graph(tmp_path):
         ("a.txt", "0 281474976710656\n", {}, "281474976710656"),
         ("a.txt", "0 281474976710650\n", {}, "--renumber"),
         ("a.txt", "# nothing\n", {}, "no edges"),
-        ("a.csv", "a,b\nc\n", {"string_ids": True}, "'c' in line 2"),
+        ("a.csv", "a,b\nc\n", {"string_ids": True, "header": False}, "'c' in line 2"),
         ("a.int64", "12345", {}, "5 bytes"),
         ("a.npy", "no array", {}, "unreadable"),
         ("a.npz", "no archive", {}, "unreadable"),
@@ -607,9 +607,14 @@ def test_real_graph(tmp_path):
         ("a.mtx", "%%MatrixMarket matrix array real general\n2 2\n", {}, "coordinate"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 1\n", {}, "square"),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n", {}, "1 entries"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n4 1\n", {}, "0 -> 3 at line 4"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n4 1\n",
+            {},
+            "row 4 and column 1 in line 4",
+        ),
         ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n0 1\n", {}, "line 4"),
-        ("a.csv.gz", "not compressed", {}, "cannot be read"),
+        ("a.csv.gz", "not compressed", {}, "no edges"),
     ],
 )
 def test_bad_files(tmp_path, name, text, options, message):
@@ -782,7 +787,7 @@ def test_byte_order_mark(tmp_path, text):
 
 def test_tabs_between_names_with_blanks(tmp_path):
     (tmp_path / "a.txt").write_text("New York\tBoston, MA\nNew Haven\tNew York\n")
-    convert(tmp_path / "a.txt", tmp_path / "store", ConvertOptions(string_ids=True))
+    convert(tmp_path / "a.txt", tmp_path / "store", ConvertOptions(string_ids=True, header=False))
     assert names_of(tmp_path / "store") == ["New York", "Boston, MA", "New Haven"]
 
 
@@ -798,8 +803,8 @@ def test_columns_between_tabs(tmp_path, row):
 @pytest.mark.parametrize("text", ["a,b\nc,\n", "a,b\nc\rx,d\n", "a\rx,b\n"])
 def test_names_that_are_none(tmp_path, text):
     (tmp_path / "a.csv").write_bytes(text.encode())
-    with pytest.raises(DataError, match="in line"):
-        convert(tmp_path / "a.csv", tmp_path / "store", ConvertOptions(string_ids=True))
+    with pytest.raises(DataError, match="line"):
+        convert(tmp_path / "a.csv", tmp_path / "store", ConvertOptions(string_ids=True, header=False))
 
 
 @pytest.mark.parametrize("name", ["a.mtx", "a.csv", "a.csv.gz"])

@@ -117,11 +117,44 @@ def test_bad_arguments():
         (b"1,2\n3,x\n5,6\n", ",", (0, 1, -1), [(1, 2)], 1, 1),
         (b'"1", "2"\n+3,4\n', ",", (1, 0, -1), [(2, 1), (4, 3)], 2, -1),
         (b"1 2 3\n4 5\n", " ", (0, 1, 2), [(1, 2)], 1, 1),
+        (b"1,2\n3,4,\n5,6,7\n8,9,0,1\n", ",", (0, 1, -1), [(1, 2), (3, 4), (5, 6)], 3, 3),  # two fields or three
+        (b'"1",2,"x ""y"", z"\n"3,4\n', ",", (0, 1, -1), [(1, 2)], 1, 1),
+        (b'"1"2,3\n', ",", (0, 1, -1), [], 0, 0),
+        (b"1,2\r3,4\n", ",", (0, 1, -1), [], 0, 0),
         (b"9223372036854775808 1\n", " ", (0, 1, -1), [], 0, 0),
     ],
 )
 def test_text(text, delimiter, columns, wanted, lines, bad):
-    sources, targets, weights, read, at = core.edge_parse(text, delimiter, *columns)
+    sources, targets, weights, read, at = core.edge_parse(text, delimiter, columns, (2, 3))
     assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == wanted
     assert (read, at) == (lines, bad)
     assert len(weights) == (len(wanted) if columns[2] >= 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "wanted", "bad"),
+    [
+        (b'a,"b, ""c"""\n# no edge\nd,e\n', ",", [(b"a", b'b, ""c""'), (b"d", b"e")], -1),
+        (b'"a b"\tc\n\t d\n', "\t", [(b"a b", b"c")], 1),
+        (b"a b\n#tag b\n", " ", [(b"a", b"b")], 1),
+    ],
+)
+def test_names(text, delimiter, wanted, bad):
+    sources, targets, _, _, at = core.edge_names(text, delimiter, (0, 1, -1), (2, 2))
+    ends = np.stack([sources.reshape(-1, 2), targets.reshape(-1, 2)], axis=1).tolist()
+    assert [tuple(text[begin:end] for begin, end in pair) for pair in ends] == wanted
+    assert at == bad
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter", "wanted"),
+    [
+        (b'a, "b ""x"", c" ,d,', ",", [b"a", b'b "x", c', b"d", b""]),
+        (b'  "a b"  c', " ", [b"a b", b"c"]),
+        (b'a"b,c', ",", [b'a"b', b"c"]),
+        (b'"a', ",", None),
+        (b'"a"b', ",", None),
+    ],
+)
+def test_fields(line, delimiter, wanted):
+    assert core.text_fields(line, delimiter) == wanted

@@ -50,6 +50,39 @@ def test_adj_t_of_torch_sparse() -> None:
     assert graph.data.tolist() == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+@pytest.mark.parametrize("attr", [None, "w"])
+def test_adj_t_of_torch_alone(layout, attr) -> None:
+    """What ToSparseTensor makes where torch-sparse is not installed."""
+    from torch_geometric.transforms import ToSparseTensor
+
+    from spsample.pyg import NeighborLoader
+
+    edges = torch.unique(torch.randint(0, 20, (2, 90), generator=torch.Generator().manual_seed(0)), dim=1)
+    count = edges.shape[1]
+    data = pyg.Data(edge_index=edges, x=torch.zeros(20, 1), w=torch.rand(count), edge_attr=torch.arange(count))
+    data = ToSparseTensor(attr=attr, layout=layout, remove_edge_index=False)(data)
+    both, matrix = data.clone(), data.adj_t.to_dense()
+    del data.edge_index
+    graph = sp.Graph.from_pyg(data)
+    assert graph.edge_ids is None
+    np.testing.assert_array_equal(graph.to_scipy().toarray() > 0, matrix > 0)
+    for one in (data, both):
+        for batch in NeighborLoader(one, [-1], input_nodes=[3, 7, 3], batch_size=3, random_seed=0):
+            seeds = batch.n_id[:3]
+            assert batch.adj_t.layout == layout
+            assert torch.equal(batch.adj_t.to_dense()[:3], matrix[seeds][:, batch.n_id] * is_drawn(batch))
+            assert torch.equal(batch.edge_attr, both.edge_attr[batch.e_id])
+            assert ("edge_index" in batch) == (one is both)
+
+
+def is_drawn(batch):
+    """Of a vertex that is there twice, edges lead out of its first place."""
+    first = {v: place for place, v in reversed(list(enumerate(batch.n_id.tolist())))}
+    return torch.tensor([first[v] == place for place, v in enumerate(batch.n_id.tolist())])
+
+
 def test_typed_graphs_are_refused_with_what_to_do() -> None:
     data = pyg.HeteroData()
     data["a"].x = torch.zeros(3, 1)
@@ -74,7 +107,14 @@ def test_typed_graphs_are_refused_with_what_to_do() -> None:
         (pyg.Data(edge_index=EDGES, w=-torch.ones(5), num_nodes=4), {"weight_attr": "w"}, r"^data.w: got -1.0 at"),
         (pyg.Data(edge_index=EDGES, w=torch.ones(5, 1), num_nodes=4), {"weight_attr": "w"}, r"^data.w: got shape"),
         (pyg.Data(edge_index=EDGES, num_nodes=4), {"weight_attr": 3}, r"^weight_attr: got 3"),
-        (pyg.Data(adj_t=torch.eye(3).to_sparse()), {}, r"^data.adj_t: got Tensor; expected .*edge_index"),
+        (pyg.Data(adj_t=torch.eye(3).to_sparse_csc()), {}, r"^data.adj_t: got Tensor of layout .*csc; .*edge_index"),
+        (pyg.Data(adj_t=torch.eye(3)), {}, r"^data.adj_t: got Tensor of layout torch.strided"),
+        (pyg.Data(adj_t=[[0], [1]]), {}, r"^data.adj_t: got list; expected a torch_sparse.SparseTensor"),
+        (
+            pyg.Data(adj_t=torch.eye(3).to_sparse_csr(), edge_attr=torch.zeros(5)),
+            {},
+            r"^data.adj_t: got 3 entries, where attributes of the data have 5 edges; .*RemoveDuplicatedEdges",
+        ),
     ],
 )
 def test_errors(data, options, message) -> None:

@@ -463,6 +463,25 @@ def test_num_edges_of_a_subgraph_counts_each_edge_once():
     assert bulk.num_edges < sum(layer.adj.nnz for minibatch in bulk for layer in minibatch.layers)
 
 
+@pytest.mark.parametrize("edge_ids", [False, True])
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_what_a_minibatch_is_made_of_prints_one_line(sampler, edge_ids):
+    graph = sp.Graph.from_edge_index(np.random.default_rng(0).integers(0, 99, (2, 900)), num_nodes=99)
+    minibatch = sp.bulk_sample(graph, range(50), sampler, batch_size=50, edge_ids=edge_ids)[0]
+    for layer in minibatch.layers:
+        rows, columns = layer.adj.shape
+        assert repr(layer.adj).startswith(f"Adjacency(shape=({rows}, {columns}), nnz={layer.adj.nnz}, data=")
+        assert repr(layer).startswith(f"Layer({rows} dst_nodes, {columns} src_nodes, Adjacency(")
+        assert max(len(repr(layer)), len(repr(layer.adj))) < 120
+        assert repr(layer).endswith(", edge_ids)") == edge_ids
+    batch = next(
+        iter(sp.BulkLoader(graph, range(50), sampler, batch_size=50, features=np.eye(99), labels=np.arange(99)))
+    )
+    assert repr(batch).startswith("Batch(MiniBatch(batch_id=0")
+    assert "\n" not in repr(batch)
+    assert repr(batch).endswith("y=(50,) int64)")
+
+
 def test_repr():
     bulk = sampled(sp.GraphSAGE([2, 2]), seeds=[0, 1, 2], batch_size=2)
     assert repr(bulk).startswith("BulkSample(2 minibatches, ")

@@ -5,18 +5,22 @@ Rows come to the ranks of a column group by request, or the whole block is broad
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends import StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel, Received, Sent
 from spsample.comm.communicator import Array
+from spsample.common.contents import contents_of
 from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import packed, unpack
+from spsample.errors import InputError
 from spsample.sparse import LocalOperand
 
 ROWS, REQUESTS, REDUCTION = "rows", "rows requests", "reduction"
@@ -79,22 +83,53 @@ class BroadcastRows(RowFetch):
         return RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
 
 
-class RowGroup:
+class RowGroup(Channel):
     """All-gathers over the row group: of what its ranks have of different rows, a sum is what stands side by side.
 
-    Nothing is exchanged where c = 1.
+    All of its ranks have the same Q, which headers tell. Nothing is exchanged where c = 1.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.size = channel.group.size
-        self.rank = channel.group.rank
+    _contents = 0  # of Q
 
-    def gather(self, arrays: Sequence[Array]) -> list[Received]:
-        """Arrays of all columns, one column after the other."""
+    @property
+    def size(self) -> int:
+        """c."""
+        return self.group.size
+
+    @property
+    def rank(self) -> int:
+        """The column of this rank."""
+        return self.group.rank
+
+    def of(self, Q: StackedSelector) -> RowGroup:
+        """The same ranks, for what they have of the rows of Q."""
+        other = copy.copy(self)
+        if self.size > 1:
+            other._contents = contents_of(np.array([contents_of(array) for array in Q]))
+        return other
+
+    def gather(self, arrays: Sequence[Array], *, phase: str = REDUCTION) -> list[Received]:
+        """Arrays of all columns, one column after the other.
+
+        Raises
+        ------
+        InputError
+            If ranks of the row group ask for rows of their own.
+        """
         if self.size == 1:
             return [Received(rows, np.array([len(rows)], np.int64)) for rows in arrays]
-        return self.channel.gather(arrays, phase=REDUCTION)
+        return super().gather(arrays, phase=phase)
+
+    def _header(self, counts: Int64Array, call: str) -> Int64Array:
+        told = super()._header(np.column_stack([counts, np.full(self.size, self._contents)]), call)
+        if (told[:, -1] != self._contents).any():
+            raise InputError(
+                argument="Q",
+                given="other rows than on other ranks of the row group",
+                expected="the same batches of the same rows on all of them, as algorithm 2 of the paper has them",
+                hint="Take algorithm='column', with which each rank asks for rows of its own, or bulk_sample.",
+            )
+        return told[:, :-1]
 
     def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
         """Numbers of at least 0, `counts[j]` of them of column j."""

@@ -43,7 +43,7 @@ class PublishedOperand(PartitionedOperand):
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         super().__init__(grid, held)
         members = grid.row * grid.replication + np.arange(grid.replication)
-        self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
+        self.row_group = RowGroup(grid.comm, grid.row_group, members.tolist())
         self.stages = Stages.of(held.placement, grid.num_blocks, grid.replication)
         self.fetch = self.fetch_rows(self.channel, held.block, held.placement)
 
@@ -87,13 +87,14 @@ class PublishedFrontier(Frontier):
 
     def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self.plan = FetchPlan(Q, A.held.placement, A.stages, A.row_group.size)
+        self.row_group = A.row_group.of(Q)
+        self.plan = FetchPlan(Q, A.held.placement, A.stages, self.row_group.size)
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
         """The rows of Q that this rank's column fetches, fetched when first asked for."""
         if self._column is None or not self._column.serves(edge_ids):
-            column, plan = self.A.row_group.rank, self.plan
+            column, plan = self.row_group.rank, self.plan
             arrays = self._fetched(edge_ids)
             ids = plan.vertices[plan.bounds[column] : plan.bounds[column + 1]]
             rows = arrays.operand(self.A.held.block, ids).frontier(plan.selector_of(column))
@@ -102,7 +103,7 @@ class PublishedFrontier(Frontier):
 
     def _fetched(self, edge_ids: bool) -> RowArrays:
         """One stage after the other, and then the hub rows, which need none."""
-        A, column = self.A, self.A.row_group.rank
+        A, column = self.A, self.row_group.rank
         pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
         if A.held.hubs is not None and hubs is not None:
@@ -117,29 +118,29 @@ class PublishedFrontier(Frontier):
 
     def in_order(self, values: Int64Array) -> Int64Array:
         """Numbers of at least 0 of all rows of Q, from those of this column's rows."""
-        return self.A.row_group.numbers(values, self.plan.pairs)[self.plan.places]
+        return self.row_group.numbers(values, self.plan.pairs)[self.plan.places]
 
     def stacked(self, arrays: RowArrays) -> Entries:
         """Entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
         A, Q = self.A, self.Q
         degrees = self.row_lengths if A.weighting == "row" else None
-        everything = A.row_group.rows(arrays, self.plan.pairs)
+        everything = self.row_group.rows(arrays, self.plan.pairs)
         everything = everything._replace(columns=everything.columns.astype(A.index_dtype, copy=False))
         rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
 
     def _batch_statistics(self) -> FrontierStatistics:
         counts, exponents = partial_statistics(self.column_rows().F)
-        shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
-        everyones, maxima = self.A.row_group.gather([packed(counts), exponents])
+        shape = columns, k = self.row_group.size, len(self.Q.batch_ids)
+        everyones, maxima = self.row_group.gather([packed(counts), exponents])
         return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Totals of each column's rows, added up: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
-        counts, columns, values = A.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
-        sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
+        counts, columns, values = self.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
+        sums = received_sums(counts, columns.rows, values, np.full(self.row_group.size, k))
         return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:

@@ -56,13 +56,13 @@ class StagesFrontier(PublishedFrontier):
     def all_reduced(self, column: CachedRows) -> CachedRows:
         """All rows of P, of which each distinct one is kept, from those that every column has."""
         A, plan = self.A, self.plan
-        if A.row_group.size == 1:
+        if self.row_group.size == 1:
             return column
         unique = plan.unique_rows()
         pieces = [column.arrays.first(0)]
         for batch in range(A.channel.reduce_max(len(self.Q.batch_ids))):
             own, counts = column.of_batch(batch), plan.pairs_of_batch(batch)
-            pieces.append(A.row_group.rows(own, counts).picked(A.held.block, unique.of_batch(batch)))
+            pieces.append(self.row_group.rows(own, counts).picked(A.held.block, unique.of_batch(batch)))
         arrays = joined(pieces)
         return CachedRows(arrays.operand(A.held.block, unique.vertices).frontier(unique.selector), arrays)
 

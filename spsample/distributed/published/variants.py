@@ -35,7 +35,7 @@ class StagesDistinctFrontier(StagesFrontier):
     def all_reduced(self, column: CachedRows) -> CachedRows:
         """All distinct rows of P, column by column."""
         plan, block = self.plan, self.A.held.block
-        arrays = self.A.row_group.rows(column.arrays, plan.bounds[1:] - plan.bounds[:-1])
+        arrays = self.row_group.rows(column.arrays, plan.bounds[1:] - plan.bounds[:-1])
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
 
@@ -67,7 +67,7 @@ class StagesSplitFrontier(PublishedFrontier):
         rows, lengths = self.column_rows().F, self.row_lengths
         if self.A.weighting != "weighted":
             return RowStatistics(lengths, equal_exponents(lengths, self.A.weighting))
-        (gathered,) = self.A.row_group.gather([rows.A.row_exponents[rows.Q.vertices]])
+        (gathered,) = self.row_group.gather([rows.A.row_exponents[rows.Q.vertices]])
         return RowStatistics(lengths, gathered.rows[self.plan.places])
 
     def entry_counts(self, exclude: ColumnSample) -> Int64Array:
@@ -75,13 +75,13 @@ class StagesSplitFrontier(PublishedFrontier):
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         """Each column finds the columns of A of its own rows' entries."""
-        plan, column = self.plan, self.A.row_group.rank
+        plan, column = self.plan, self.row_group.rank
         where = plan.column[rows]
         here = np.flatnonzero(where == column)
         stacked = plan.places[rows[here]] - int(plan.pairs[:column].sum())
         found = self.column_rows().F.locate(stacked, offsets[here], exclude)
         columns: IntArray = np.empty(len(rows), self.A.index_dtype)
-        columns[np.argsort(where, kind="stable")] = self.A.row_group.gather([found])[0].rows
+        columns[np.argsort(where, kind="stable")] = self.row_group.gather([found])[0].rows
         return columns
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:

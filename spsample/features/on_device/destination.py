@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.errors import DTypeError, InputError
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -36,7 +36,7 @@ def require_device_destination(kernels: CudaKernels, out: Any, at: Any, count: i
         if len(out) != count:
             raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")
         return None
-    places = at if kernels.device.owns(at) else kernels.to_device(validate_seeds(at, len(out), argument="at"))
+    places = at if kernels.device.owns(at) else kernels.to_device(validate_ids(at, len(out), argument="at"))
     if len(places) != count:
         raise InputError(argument="at", given=f"{len(places)} places", expected=f"one for each id: {count}")
     return places.astype(np.int64, copy=False)

@@ -24,7 +24,7 @@ from spsample.features.on_device.source_tiers import SourceRows
 from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
 from spsample.features.wanted import ranks_of
 from spsample.features.watched import FileState, Watched, state_of
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -187,7 +187,7 @@ class DeviceFeatures:
     def _vertices(self, ids: Any, argument: str) -> Any:
         """Ids on the device; those on the host are checked."""
         if not self._kernels.device.owns(ids):
-            ids = validate_seeds(ids, self.num_rows, argument=argument)
+            ids = validate_ids(ids, self.num_rows, argument=argument)
         return self._kernels.to_device(ids)
 
     def _kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:

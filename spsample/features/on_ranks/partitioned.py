@@ -21,7 +21,7 @@ from spsample.errors import InputError
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.features.gathering import new_rows, require_destination, row_reader
 from spsample.store import GraphStore
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -306,7 +306,7 @@ class PartitionedFeatures(BlockFeatures):
             fit.
         """
         with self.blocks.gathering():
-            wanted = self.blocks.placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
+            wanted = self.blocks.placement.places_of(validate_ids(ids, self.num_rows, argument="ids"))
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32),))
             rows: NDArray[np.float32] = new_rows(len(wanted), self.dim) if out is None else out
             to = np.arange(len(wanted)) if to is None else to

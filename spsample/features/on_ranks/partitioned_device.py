@@ -14,7 +14,7 @@ from spsample.errors import InputError
 from spsample.features.on_device.addresses import row_addresses
 from spsample.features.on_device.destination import require_device_destination
 from spsample.features.on_ranks.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -115,7 +115,7 @@ class PartitionedDeviceFeatures(BlockFeatures):
         """
         with self.blocks.gathering(), self._kernels.session():
             if not self._kernels.device.owns(ids):
-                ids = validate_seeds(ids, self.num_rows, argument="ids")
+                ids = validate_ids(ids, self.num_rows, argument="ids")
             vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
             to = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))

@@ -15,7 +15,7 @@ from spsample.common.checks import require_iterable
 from spsample.features.scores.visits import add_visits
 from spsample.sampling import Sampler
 from spsample.store.base_graph import BaseGraph
-from spsample.store.validation import validate_seeds
+from spsample.store.validation import validate_ids
 
 __all__ = ["count_trace"]
 
@@ -56,4 +56,4 @@ def _visited(batch: Any, i: int, num_nodes: int) -> Int64Array:
     ids = getattr(batch, "src_nodes", batch)
     if hasattr(batch, "src_nodes"):
         ids = backend_for(ids).on_host(ids)
-    return np.unique(validate_seeds(ids, num_nodes, f"trace[{i}]"))
+    return np.unique(validate_ids(ids, num_nodes, f"trace[{i}]"))

@@ -150,7 +150,13 @@ class FactoredLoader(Loader):
             local = _local(graph)
             ids, batch_size = check_arguments(local, as_seeds(local, seeds), sampler, batch_size)
             super().__init__(
-                graph, ids, sampler, batch_size, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed
+                graph,
+                ids,
+                sampler,
+                batch_size,
+                shuffle=require_bool("shuffle", shuffle),
+                drop_last=drop_last,
+                random_seed=random_seed,
             )
             batches = graph.comm.size if step_batches is None else step_batches
             self.step_batches = require_int("step_batches", batches, minimum=1)

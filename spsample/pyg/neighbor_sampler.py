@@ -1,0 +1,221 @@
+"""`NeighborSampler`: PyG's interface of samplers; from minibatches to what they return, and from there to data."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data
+from torch_geometric.loader.utils import filter_data
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+
+from spsample.errors import InputError
+from spsample.planning.bulk_sampling import sample_within
+from spsample.pyg import arguments
+from spsample.sampling import GraphSAGE
+from spsample.sampling.adapters import subgraph_tensors
+from spsample.sampling.arguments import require_word
+from spsample.sampling.bulk import empty_minibatch
+from spsample.sampling.sampler import require_bool
+
+if TYPE_CHECKING:
+    from spsample.sampling import MiniBatch
+    from spsample.store import Graph
+
+__all__ = ["NeighborSampler", "joined"]
+
+EPOCH_OF_CALLS = 2**64 - 1
+"""Under which single batches are drawn: no pass over the data has this number."""
+
+
+class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has no types
+    """PyG's interface of samplers, one batch at a time: a ``node_sampler`` of PyG's ``NodeLoader`` and its like.
+
+    ``LightningNodeData(data, node_sampler=NeighborSampler(data, [10, 10]))`` samples with it. `NeighborLoader` samples
+    many batches at once, which takes less time.
+
+    Each call draws anew; the calls of a program are the same whenever it runs with the same random seed, and number of
+    workers. ``num_neighbors``, ``replace`` and ``subgraph_type`` can be set later, as by ``eval_loader_kwargs``.
+
+    Parameters
+    ----------
+    data, num_neighbors, replace, subgraph_type, weight_attr, graph, random_seed, backend
+        As of `NeighborLoader`.
+
+    Raises
+    ------
+    InputError, DTypeError
+        As of `NeighborLoader`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> from torch_geometric.loader import NodeLoader
+    >>> data = Data(edge_index=torch.tensor([[1, 2, 3, 0], [0, 0, 1, 3]]), num_nodes=4)
+    >>> loader = NodeLoader(data, NeighborSampler(data, [-1], random_seed=0), input_nodes=[0, 1], batch_size=2)
+    >>> [batch.n_id.tolist() for batch in loader]
+    [[0, 1, 2, 3]]
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        num_neighbors: Any,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        weight_attr: str | None = None,
+        *,
+        graph: Graph | None = None,
+        random_seed: int | None = None,
+        backend: str | None = None,
+    ) -> None:
+        self.num_neighbors, self.replace, self.subgraph_type = num_neighbors, replace, subgraph_type
+        self.graph = arguments.checked_graph(arguments.checked_data(data), graph, weight_attr)
+        self.weight_attr = weight_attr
+        self.random_seed = drawn_seed() if random_seed is None else require_word("random_seed", random_seed)
+        self.backend = backend
+        self._calls = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Check what PyG sets for an evaluation, too."""
+        if name == "num_neighbors":
+            value = list(arguments.checked_sizes(value))
+        elif name == "replace":
+            value = require_bool("replace", value)
+        elif name == "subgraph_type":
+            value = arguments.checked_type(value)
+        elif name == "weight_attr" and value != vars(self).get(name, value):
+            expected = "that of the graph that was made: another one needs a sampler of its own"
+            raise InputError(argument="weight_attr", given=repr(value), expected=expected)
+        super().__setattr__(name, value)
+
+    @property
+    def sampler(self) -> GraphSAGE:
+        """What samples the graph."""
+        weighted = self.weight_attr is not None
+        return GraphSAGE(self.num_neighbors, replace=self.replace, weighted=weighted, layout="subgraph")
+
+    def sample_from_nodes(self, inputs: NodeSamplerInput) -> SamplerOutput:
+        """Sample one batch."""
+        worker, call = get_worker_info(), self._calls
+        self._calls += 1
+        options = {
+            "batch_size": max(len(inputs.node), 1),
+            "random_seed": self.random_seed if worker is None else (self.random_seed + worker.seed) % 2**64,
+            "epoch": EPOCH_OF_CALLS,
+            "first_batch": call % 2**32,
+            "edge_ids": True,
+            "backend": self.backend,
+        }
+        (bulk,) = sample_within(None, self.graph, inputs.node.numpy(), self.sampler, **options)
+        return self.output_of(bulk[0] if len(bulk) else empty_minibatch(bulk, 0), inputs)
+
+    def output_of(self, minibatch: MiniBatch, inputs: NodeSamplerInput) -> SamplerOutput:
+        """What PyG's samplers return for a minibatch; `inputs` are its seeds."""
+        edge_index, node, edge = subgraph_tensors(minibatch)
+        output = SamplerOutput(
+            node=node,
+            row=edge_index[0],
+            col=edge_index[1],
+            edge=edge,
+            num_sampled_nodes=minibatch.num_sampled_nodes,
+            num_sampled_edges=minibatch.num_sampled_edges,
+            metadata=(inputs.input_id, inputs.time),
+        )
+        if len(minibatch.seed_inverse) != len(minibatch.seeds):
+            _repeat_seeds(output, minibatch)
+        return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
+
+    def sample_from_edges(self, inputs: Any, neg_sampling: Any = None) -> None:
+        """Refused."""
+        expected = "vertices: batches of edges are not sampled yet"
+        raise InputError(argument="inputs", given="edges", expected=expected, hint="Use PyG's LinkNeighborLoader.")
+
+    @property
+    def edge_permutation(self) -> None:
+        """None: edges are numbered as in the data."""
+        return None
+
+
+def drawn_seed(generator: torch.Generator | None = None) -> int:
+    """A random seed from torch."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
+    """Put merged seeds apart again: PyG has a vertex for each seed given, and its edges with each of them.
+
+    As in PyG, edges that lead out of a repeated seed leave its first place.
+    """
+    place = torch.from_numpy(np.ascontiguousarray(minibatch.seed_inverse)).to(output.node.device)
+    distinct, given = len(minibatch.seeds), len(place)
+    first = np.unique(minibatch.seed_inverse, return_index=True)[1]
+    moved = torch.arange(given - distinct, given - distinct + len(output.node), device=place.device)
+    moved[:distinct] = torch.from_numpy(first).to(place.device)
+    hop_edges = output.num_sampled_edges[0]
+    counts = torch.bincount(output.col[:hop_edges], minlength=distinct)
+    starts, repeats = counts.cumsum(0) - counts, counts[place]
+    ends = repeats.cumsum(0)
+    copied = torch.arange(int(repeats.sum()), device=place.device)
+    copied += torch.repeat_interleave(starts[place] - (ends - repeats), repeats)
+    order = torch.cat([copied, torch.arange(hop_edges, len(output.col), device=place.device)])
+    target = torch.repeat_interleave(torch.arange(given, device=place.device), repeats)
+    output.node = torch.cat([output.node[place], output.node[distinct:]])
+    output.row = moved[output.row[order]]
+    output.col = torch.cat([target, moved[output.col[hop_edges:]]])
+    output.edge = output.edge[order]
+    output.num_sampled_nodes[0], output.num_sampled_edges[0] = given, len(copied)
+
+
+def joined(data: Data, output: SamplerOutput) -> Data:
+    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output."""
+    lists = {key: value for key, value in data.to_dict().items() if isinstance(value, (list, tuple))}
+    rows = {key: output.node for key in lists if data.is_node_attr(key)}
+    rows |= {key: output.edge for key in lists if data.is_edge_attr(key)}
+    adj_t = data.get("adj_t")
+    left_out = [*rows, "adj_t"] if isinstance(adj_t, torch.Tensor) else list(rows)
+    batch = filter_data(_without(data, left_out), output.node, output.row, output.col, output.edge)
+    for key, index in rows.items():
+        batch[key] = [lists[key][i] for i in index.tolist()]
+    if isinstance(adj_t, torch.Tensor):
+        batch.adj_t = _sampled_entries(adj_t, output)
+    if "n_id" not in batch:
+        batch.n_id = output.node
+    if "e_id" not in batch:
+        batch.e_id = output.edge
+    input_id, time = output.metadata
+    added: dict[str, Any] = {
+        "batch": output.batch,
+        "num_sampled_nodes": output.num_sampled_nodes,
+        "num_sampled_edges": output.num_sampled_edges,
+        "input_id": input_id,
+        "seed_time": time,
+        "batch_size": input_id.size(0),
+    }
+    for key, value in added.items():
+        batch[key] = value
+    return batch
+
+
+def _sampled_entries(adj_t: torch.Tensor, output: SamplerOutput) -> torch.Tensor:
+    """A sparse tensor of the sampled edges, rows = targets: in torch entries ascend, and repeats are summed."""
+    is_csr = adj_t.layout == torch.sparse_csr
+    values = adj_t.values() if is_csr else adj_t._values()
+    n, place = len(output.node), torch.stack([output.col, output.row]).to(values.device)
+    taken = values[output.edge.to(values.device)]
+    entries = torch.sparse_coo_tensor(place, taken, (n, n, *values.shape[1:])).coalesce()
+    return entries.to_sparse_csr() if is_csr else entries
+
+
+def _without(data: Data, keys: list[str]) -> Data:
+    """The data without some attributes; themselves where there is nothing to leave out."""
+    if not keys:
+        return data
+    rest = copy.copy(data)
+    for key in keys:
+        del rest[key]
+    return rest

@@ -1,0 +1,154 @@
+"""The order of one of torch's samplers as that of a loader's epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from spsample.common.checks import check_range, require_type, short
+from spsample.errors import DTypeError, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SamplerOrder", "order_of"]
+
+
+class SamplerOrder:
+    """What a sampler gives, drawn once for each epoch, at its start: an `Order`.
+
+    Parameters
+    ----------
+    sampler
+        As of torch's ``DataLoader``: iterable over positions, with a length.
+    num_seeds
+        Positions are in [0, num_seeds).
+    argument
+        What errors call it.
+
+    Attributes
+    ----------
+    num_positions : int
+        Of every epoch.
+    rank : int
+        That of a ``DistributedSampler`` or its like among those that share the seeds; else 0.
+
+    Examples
+    --------
+    >>> order = SamplerOrder([2, 0, 2], num_seeds=3)
+    >>> order.num_positions, order.positions(0, 0)
+    (3, array([2, 0, 2]))
+    """
+
+    def __init__(self, sampler: Any, num_seeds: int, argument: str = "sampler") -> None:
+        expected = "a sampler as of torch's DataLoader: iterable over positions, with a length"
+        if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):  # to ask for it may draw
+            lacks = "a length" if hasattr(sampler, "__iter__") else "__iter__"
+            raise DTypeError(
+                argument=argument,
+                given=f"an object of type {type(sampler).__name__} without {lacks}",
+                expected=expected,
+            )
+        self.num_positions = len(sampler)
+        rank = getattr(sampler, "rank", 0)
+        self.rank = rank if isinstance(rank, int) else 0
+        self._sampler, self._num_seeds, self._argument = sampler, num_seeds, argument
+        self._drawn: NDArray[np.int64] | None = None
+
+    def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
+        """What the sampler gave when it was first asked in this epoch; its own random numbers decide.
+
+        Raises
+        ------
+        DTypeError, InputError
+            If it gives anything but as many positions as its length says.
+        """
+        if self._drawn is None:
+            self._drawn = self._checked(islice(self._sampler, self.num_positions + 1))
+        return self._drawn
+
+    def identity(self) -> dict[str, Any]:
+        """How many positions an epoch has."""
+        return {"shuffle": "sampler", "num_positions": self.num_positions}
+
+    def state(self) -> dict[str, Any]:
+        """The positions that were drawn for the epoch, a tensor (torch loads no arrays of others), and whose."""
+        return {"order": None if self._drawn is None else torch.tensor(self._drawn), "order_rank": self.rank}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with what was drawn; the sampler of another rank draws its own."""
+        order = state.get("order")
+        if order is None or state.get("order_rank") != self.rank:
+            return
+        require_type("state", order, torch.Tensor, "an order that state_dict() returned")
+        self._drawn = self._checked(order.tolist())
+
+    def forget(self) -> None:
+        """Draw anew for the next epoch."""
+        self._drawn = None
+
+    def _checked(self, given: Iterable[Any]) -> NDArray[np.int64]:
+        positions = np.fromiter(map(self._position, given), np.int64)
+        if len(positions) != self.num_positions:
+            more = f"{len(positions)}" if len(positions) < self.num_positions else "more"
+            expected = f"{self.num_positions}, the length of the sampler"
+            raise InputError(argument=self._argument, given=f"{more} positions in an epoch", expected=expected)
+        check_range(self._argument, positions, self._num_seeds, "positions among input_nodes")
+        return positions
+
+    def _position(self, given: Any) -> int:
+        try:
+            return index(given)
+        except TypeError:
+            expected = "positions among input_nodes, one at a time"
+            raise DTypeError(argument=self._argument, given=short(given), expected=expected) from None
+
+
+class _Flat:
+    """The positions of a batch sampler whose batches are all of one size, but for the last."""
+
+    def __init__(self, batch_sampler: Any) -> None:
+        missing = [name for name in ("sampler", "batch_size", "drop_last") if not hasattr(batch_sampler, name)]
+        if missing:
+            raise InputError(
+                argument="batch_sampler",
+                given=f"a {type(batch_sampler).__name__} without {', '.join(missing)}",
+                expected="torch's BatchSampler: batches of one size",
+                hint="Call loader(positions) for each batch of your own.",
+            )
+        self.batches, self.batch_size = batch_sampler, batch_sampler.batch_size
+        self._rest = len(batch_sampler.sampler) % self.batch_size
+        self._num_positions = len(batch_sampler.sampler) - (self._rest if batch_sampler.drop_last else 0)
+        self.rank = getattr(batch_sampler.sampler, "rank", 0)
+
+    def __len__(self) -> int:
+        return self._num_positions
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = [list(batch) for batch in self.batches]
+        wrong = [len(batch) for batch in batches[:-1] if len(batch) != self.batch_size]
+        if wrong:
+            expected = f"{self.batch_size} in each but the last"
+            raise InputError(argument="batch_sampler", given=f"a batch of {wrong[0]} positions", expected=expected)
+        return chain.from_iterable(batches)
+
+
+def order_of(options: dict[str, Any], num_seeds: int) -> tuple[bool | SamplerOrder, int]:
+    """The order of epochs, and their batch size, by the options of torch's ``DataLoader``.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If a sampler is none.
+    """
+    sampler, batch_sampler = options.get("sampler"), options.get("batch_sampler")
+    if batch_sampler is not None:
+        flat = _Flat(batch_sampler)
+        return SamplerOrder(flat, num_seeds, "batch_sampler"), flat.batch_size
+    order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, num_seeds)
+    return order, options.get("batch_size", 1)
