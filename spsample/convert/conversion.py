@@ -29,6 +29,7 @@ from spsample.convert.spill import RecordFormat, Spill
 from spsample.errors import DataError
 from spsample.store import StoreWriter
 from spsample.store.edge_counts import num_repeated, num_with_edges
+from spsample.store.npy import map_npy
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
 __all__ = ["Conversion", "Progress", "convert"]
@@ -181,7 +182,7 @@ class _Run:
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
         """Say what is unusual about the graph, with figures."""
-        indptr, indices = (np.load(self.writer.folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
+        indptr, indices = (map_npy(self.writer.folder / f"{name}.npy") for name in ("indptr", "indices"))
         repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
         rows = sum(
             int(np.count_nonzero(np.diff(indptr[i : i + _LOOPS + 1]))) for i in range(0, len(indptr) - 1, _LOOPS)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from scipy import sparse
 
 from spsample.common.checks import require_type
+from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
 from spsample.store.checksums import record_path
 from spsample.store.graph import Graph
@@ -103,7 +103,7 @@ class GraphStore(MappedStore):
             raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
         return matrix
 
-    @cached_property
+    @lazily
     def vertices(self) -> VertexIds:
         """The ids of the vertices in the input, and the way back: ``vertices.names(ids)``, ``vertices.ids(names)``.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import short
+from spsample.common.lazily import lazily
 from spsample.errors import InputError
 from spsample.store.validation import as_id_vector, as_vertex_ids
 
@@ -119,7 +119,7 @@ class _Integers(VertexIds):
         places = np.minimum(np.searchsorted(ascending, names), self._num_nodes - 1)
         return np.where(ascending[places] == names, order[places], -1)
 
-    @cached_property
+    @lazily
     def _index(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         ids = self._store.array("original_ids")
         order = np.argsort(ids, kind="stable")
@@ -146,6 +146,6 @@ class _Strings(VertexIds):
     def _ids(self, names: Any) -> NDArray[np.int64]:
         return np.array([self._index.get(name, -1) for name in names], np.int64)
 
-    @cached_property
+    @lazily
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self._names(np.arange(self._num_nodes)))}
