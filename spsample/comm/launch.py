@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -261,7 +262,9 @@ def _connect(launch: Launch, backend: str, timeout: float) -> None:
     import torch
     import torch.distributed as dist
 
-    address = "env://" if launch.launcher == "torchrun" else f"tcp://{':'.join(meeting_point(launch))}"
+    host, port = meeting_point(launch)
+    _require_resolved(host)
+    address = "env://" if launch.launcher == "torchrun" else f"tcp://{host}:{port}"
     if backend == "nccl":
         torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
     try:
@@ -278,6 +281,18 @@ def _connect(launch: Launch, backend: str, timeout: float) -> None:
             f"rank {launch.rank} of {launch.size} does not reach the others at {address}: {reason}. "
             "Rank 0 listens there: set MASTER_ADDR to its machine and MASTER_PORT to a free port, on all ranks"
         ) from error
+
+
+def _require_resolved(host: str) -> None:
+    """Refuse a name of rank 0's machine that is not known here: torch would try for minutes to reach it."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        raise InputError(
+            argument="MASTER_ADDR",
+            given=f"{host!r}, which {socket.gethostname()} cannot resolve",
+            expected="a name or address of rank 0's machine that all ranks' machines know (getent hosts NAME)",
+        ) from None
 
 
 def meeting_point(launch: Launch, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:

@@ -9,7 +9,6 @@ import sys
 import time
 
 import pytest
-from jobs import needs
 from typer.testing import CliRunner
 
 import spsample
@@ -166,14 +165,14 @@ def test_without_mpi(monkeypatch):
         launching.with_launcher(["x"], 2, "gloo")
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_a_command_of_spsample():
     status, output = run("-n", "3", "--backend", "mpi", "doctor", "--comm")
     assert status == 0, output
     assert "3 ranks over mpi on 1 machine: every exchange is right" in output
 
 
-@needs("gloo")
+@pytest.mark.needs("gloo")
 @pytest.mark.slow
 def test_a_script_over_gloo(tmp_path):
     script = tmp_path / "ranks.py"
@@ -183,13 +182,13 @@ def test_a_script_over_gloo(tmp_path):
     assert "TorchCommunicator(rank=1, size=2) ['--an-option', '1']" in output
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_the_exit_status_is_passed_on():
     status, _ = run("-n", "2", "--backend", "mpi", sys.executable, "-c", "raise SystemExit(7)")
     assert status == 7
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_ranks(number, tmp_path):
     script = tmp_path / "wait.py"
@@ -222,7 +221,7 @@ def alive(pid):
     return True
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_the_module_of_the_check():
     line = [sys.executable, "-m", "spsample.comm.check"]
     done = subprocess.run(

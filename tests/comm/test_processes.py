@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from jobs import BACKENDS, needs, run_job
+from jobs import BACKENDS, run_job
 
 pytestmark = pytest.mark.slow
 
@@ -19,8 +19,8 @@ def test_contract(backend):
     assert status == 0, output
 
 
-@needs("gloo")
-@needs("mpi")
+@pytest.mark.needs("gloo")
+@pytest.mark.needs("mpi")
 def test_gloo_under_mpirun():
     """A rendezvous from what mpirun sets."""
     cases = "case_all_to_all_v", "case_nested_splits", "case_failure_between_exchanges"
@@ -84,7 +84,7 @@ def test_bad_input_of_one_rank(backend):
     assert output.count(told) == 4
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_a_thread_level_that_is_too_low():
     status, output = run_job("mpi", "thread_level.py", ranks=2, MPI4PY_RC_THREAD_LEVEL="serialized")
     assert status == 0, output
@@ -92,7 +92,7 @@ def test_a_thread_level_that_is_too_low():
     assert output.count("prefetch=0") == 2
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_a_rank_that_does_not_connect():
     """MPI itself would wait for ever."""
     begin = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from spsample.backends.protocol import (
 from spsample.backends.reference import ReferenceBackend
 from spsample.errors import CapacityError
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 REFERENCE = ReferenceBackend()
 

@@ -84,6 +84,11 @@ class LoopbackSlurm:
             time.sleep(0.2)
         return int(status.partition(":")[0]), output.read_text() if output.exists() else ""
 
+    def why_not(self, mpi: str) -> str:
+        """What srun says where it cannot start a task that speaks a protocol of MPI; empty where it can."""
+        status, output = self.run(f"srun --mpi={mpi} true")
+        return output.strip().partition("\n")[0] or f"exit status {status}" if status else ""
+
     def _status(self, number: str) -> str:
         """EXIT:SIGNAL of a job that has ended."""
         fields = dict(
