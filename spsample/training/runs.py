@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "RunFolder"]
 
 
+_FIGURES = {"curves.png": plot_curves, "phases.png": plot_phases}
 _WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
 
 
@@ -162,8 +163,8 @@ class RunFolder:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
         with system_errors(self.path, _WRITABLE, _RESUMED):
             try:
-                plot_curves(results, self.path / "curves.png")
-                plot_phases(results, self.path / "phases.png")
+                for name, plot in _FIGURES.items():
+                    plot(results, self.path / name)
             except MissingDependencyError:
                 pass
             with whole_file(self._results) as file:
@@ -174,9 +175,14 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
 
     @property
+    def contents(self) -> list[str]:
+        """Names of what is in the folder, those of folders with a slash."""
+        return sorted(f"{path.name}/" if path.is_dir() else path.name for path in self.path.iterdir())
+
+    @property
     def has_figures(self) -> bool:
         """Whether the figures were written: not where matplotlib is missing."""
-        return (self.path / "curves.png").is_file()
+        return all((self.path / name).is_file() for name in _FIGURES)
 
     def _callbacks(self, recording: Recording) -> list[Callback]:
         callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]

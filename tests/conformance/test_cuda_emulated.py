@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from backend_contract import BackendContract
 from emulated_device import EmulatedDevice

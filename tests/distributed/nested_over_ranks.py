@@ -10,8 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("conformance", "cuda_emulator", "machine")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("conformance", "cuda_emulator", "machine")]
 
 from hypothesis import HealthCheck, given, settings
 from needs import why_not

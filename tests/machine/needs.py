@@ -26,7 +26,9 @@ COMPILER = os.environ.get("CXX", "g++")
 _FOR_ROOT = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
 _SHARED_CORES = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 _MPI = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); assert MPI.COMM_WORLD.Get_size() == 2"
-_GLOO = "import torch.distributed as dist; dist.init_process_group('gloo'); dist.barrier(); dist.destroy_process_group()"
+_GLOO = (
+    "import torch.distributed as dist; dist.init_process_group('gloo'); dist.barrier(); dist.destroy_process_group()"
+)
 _PROGRAM = 'extern "C" int answer() { return 42; }\nint main() { return answer() - 42; }\n'
 
 

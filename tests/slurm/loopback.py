@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,8 +86,8 @@ class LoopbackSlurm:
         return int(status.partition(":")[0]), output.read_text() if output.exists() else ""
 
     def why_not(self, mpi: str) -> str:
-        """What srun says where it cannot start a task that speaks a protocol of MPI; empty where it can."""
-        status, output = self.run(f"srun --mpi={mpi} true")
+        """What is said where srun cannot start a task that has MPI by a protocol; empty where it can."""
+        status, output = self.run(f"srun --mpi={mpi} {sys.executable} -c 'from mpi4py import MPI'")
         return output.strip().partition("\n")[0] or f"exit status {status}" if status else ""
 
     def _status(self, number: str) -> str:
