@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "RunFolder"]
 
 
-_FIGURES = {"curves.png": plot_curves, "phases.png": plot_phases}
 _WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
 
 
@@ -69,6 +68,7 @@ class RunFolder:
         self.config = self.path / "config.toml"
         self._checkpoint = self.path / "checkpoint.pt"
         self._results = self.path / "results.json"
+        self._curves, self._phases = self.path / "curves.png", self.path / "phases.png"
 
     def create(self) -> None:
         """Make a new folder, or take an empty one.
@@ -163,8 +163,8 @@ class RunFolder:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
         with system_errors(self.path, _WRITABLE, _RESUMED):
             try:
-                for name, plot in _FIGURES.items():
-                    plot(results, self.path / name)
+                plot_curves(results, self._curves)
+                plot_phases(results, self._phases)
             except MissingDependencyError:
                 pass
             with whole_file(self._results) as file:
@@ -182,7 +182,7 @@ class RunFolder:
     @property
     def has_figures(self) -> bool:
         """Whether the figures were written: not where matplotlib is missing."""
-        return all((self.path / name).is_file() for name in _FIGURES)
+        return self._curves.is_file() and self._phases.is_file()
 
     def _callbacks(self, recording: Recording) -> list[Callback]:
         callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]

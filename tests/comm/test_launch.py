@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,6 +110,37 @@ def test_meeting_points():
     assert meeting_point(Launch("mpirun", 0, 2, 0, 2), {})[0] == "127.0.0.1"
     with pytest.raises(InputError, match="MASTER_ADDR"):
         meeting_point(detect(OPEN_MPI), OPEN_MPI)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        TORCHRUN | {"MASTER_ADDR": "no.such.machine", "MASTER_PORT": "29500"},
+        SRUN | {"MASTER_ADDR": "no such machine"},
+        SRUN | {"SLURM_STEP_NODELIST": f"{'n' * 64}[1-2]"},  # no name of a machine is as long
+        OPEN_MPI | {"MASTER_ADDR": "n1..cluster"},
+    ],
+)
+@pytest.mark.needs("gloo")
+def test_a_first_machine_that_is_not_known_is_told_at_once(job, monkeypatch):
+    for name in (*OPEN_MPI, *TORCHRUN, *SRUN, "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    host = job.get("MASTER_ADDR", f"{'n' * 64}1")
+    with pytest.raises(InputError, match=f"MASTER_ADDR: got '{re.escape(host)}', which .* cannot resolve"):
+        spsample.init("gloo")
+
+
+@pytest.mark.parametrize("said", ["cannot load MPI library\nlibmpi.so: no such file", "no MPI"])
+def test_mpi4py_without_a_library(said, monkeypatch):
+    def no_library(name, **told):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(launch, "require_module", no_library)
+    first = said.partition("\n")[0]
+    with pytest.raises(CommunicationError, match=rf"^mpi4py finds no MPI \({first}\): load the machine's"):
+        spsample.init("mpi")
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_rank_that_returns_wakes_the_others(group, early):
         time.sleep(0.2 if early else 0)
         return waited_in.all_gather(np.zeros(1), phase="rows")
 
-    with pytest.raises(CommunicationError, match="rank 0 of a group of [34]: all_gather .*'rows'.*: rank 1 returned"):
+    with pytest.raises(CommunicationError, match=r"rank 0 of a group of [34]: all_gather .*'rows'.*: rank 1 returned"):
         run_threads(4, body, 30)
 
 

@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("conformance", "cuda_emulator", "machine")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cuda_emulator"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "machine"))
 
 from hypothesis import HealthCheck, given, settings
 from needs import why_not
