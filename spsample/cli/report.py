@@ -194,7 +194,7 @@ _MEANING = {
     "pieces": "what is sampled, to the ranks that compute with it",
     "rows": "sampled rows of the graph, from their owners",
     "status": "the headers of all exchanges: counts, and whether a rank has failed",
-    "totals": "row sums of the graph",
+    "totals": "sums of rows, which draws need",
 }
 """Phases of communication whose names do not say what is sent."""
 

@@ -23,9 +23,16 @@ import pytest
 COMPILER = os.environ.get("CXX", "g++")
 """The C++ compiler of the tests."""
 
+LEAST_SHARED = 256 << 20
+
 _FOR_ROOT = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
 _SHARED_CORES = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-_MPI = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); assert MPI.COMM_WORLD.Get_size() == 2"
+_MPI = """
+from mpi4py import MPI
+assert MPI.COMM_WORLD.Get_size() == 4
+for _ in range(10):
+    assert MPI.COMM_WORLD.alltoall([b"." * 100_000] * 4) == [b"." * 100_000] * 4
+"""
 _GLOO = (
     "import torch.distributed as dist; dist.init_process_group('gloo'); dist.barrier(); dist.destroy_process_group()"
 )
@@ -54,9 +61,14 @@ def refusal(line: list[str], seconds: float = 60, **variables: str) -> str:
         done = subprocess.run(line, env=clean | variables, capture_output=True, text=True, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{line[0]}: {error}"
-    said = [said for line in (done.stderr + done.stdout).splitlines() if (said := line.strip(" -"))]
-    said.sort(key=lambda line: "rror" not in line)  # the first one with an error is the first
-    return f"{line[0]}: {[*said, f'exit status {done.returncode}'][0]}" if done.returncode else ""
+    said = told(done.stderr + done.stdout) or f"exit status {done.returncode}"
+    return f"{line[0]}: {said}" if done.returncode else ""
+
+
+def told(text: str) -> str:
+    """The line of a program's last words that tells most: the first one with an error, or the first."""
+    lines = [line for given in text.splitlines() if (line := given.strip(" -"))]
+    return next((line for line in lines if "rror" in line), next(iter(lines), ""))
 
 
 def _compiler() -> str:
@@ -90,10 +102,10 @@ def _watched_python() -> str:
 
 
 def _mpi() -> str:
-    """mpirun starts two ranks that hear of each other."""
+    """mpirun starts four ranks that exchange some bytes."""
     if importlib.util.find_spec("mpi4py") is None:
         return "no mpi4py"
-    return refusal(["mpirun", "-n", "2", sys.executable, "-c", _MPI], **_FOR_ROOT, **_SHARED_CORES)
+    return refusal(["mpirun", "-n", "4", sys.executable, "-c", _MPI], **_FOR_ROOT, **_SHARED_CORES)
 
 
 def _gloo() -> str:
@@ -102,6 +114,13 @@ def _gloo() -> str:
         return "no torch"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "--no-python"]
     return refusal([*torchrun, sys.executable, "-c", _GLOO], 120)
+
+
+def _shared_memory() -> str:
+    """Some of it is free, where it is a folder: containers often have 64 MiB."""
+    folder = "/dev/shm"
+    free = shutil.disk_usage(folder).free if os.path.isdir(folder) else LEAST_SHARED
+    return f"{folder} has {free >> 20} MiB free of {LEAST_SHARED >> 20}" if free < LEAST_SHARED else ""
 
 
 def _make() -> str:
@@ -119,5 +138,6 @@ _TRIALS = {
     "mpi": _mpi,
     "gloo": _gloo,
     "make": _make,
+    "shared memory": _shared_memory,
     "bash": lambda: refusal(["bash", "-c", "true"]),
 }

@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from needs import told
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo")
 PACKAGES = "slurm-wlm slurm-wlm-basic-plugins munge libpmix-dev"
 """The last one for the name without a version under which Slurm's plugin opens PMIx."""
@@ -88,7 +90,7 @@ class LoopbackSlurm:
     def why_not(self, mpi: str) -> str:
         """What is said where srun cannot start a task that has MPI by a protocol; empty where it can."""
         status, output = self.run(f"srun --mpi={mpi} {sys.executable} -c 'from mpi4py import MPI'")
-        return output.strip().partition("\n")[0] or f"exit status {status}" if status else ""
+        return told(output) or f"exit status {status}" if status else ""
 
     def _status(self, number: str) -> str:
         """EXIT:SIGNAL of a job that has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import needs
 import pytest
@@ -84,6 +85,21 @@ def test_a_need_whose_program_does_not_do_it(program, need, name, script, said):
 def test_a_compiler_that_cannot_compile(program, monkeypatch, script, said):
     monkeypatch.setattr(needs, "COMPILER", program("compiler", script))
     assert said in why_not("c++")
+
+
+def test_little_shared_memory(monkeypatch):
+    monkeypatch.setattr(needs.os.path, "isdir", lambda path: True)
+    monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: SimpleNamespace(free=64 << 20))
+    assert why_not("shared memory") == "/dev/shm has 64 MiB free of 256"
+
+
+def test_the_line_that_tells_most():
+    assert (
+        needs.told("Traceback (most recent call last):\n  File x\nRuntimeError: no library\nmore")
+        == "RuntimeError: no library"
+    )
+    assert needs.told("\n---\n  no slots\nmore\n") == "no slots"
+    assert needs.told("") == ""
 
 
 def test_a_test_is_skipped_with_the_reason(program, monkeypatch):

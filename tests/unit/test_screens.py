@@ -133,7 +133,7 @@ def test_traffic_and_seconds_of_ranks(columns, capsys, monkeypatch):
     assert {f"{one[which]:,.2f}" for one in seconds.values() for which in ("max", "mean")} <= said
     assert text.index("total") < text.index("gradients")
     words = " ".join(text.split())
-    assert "totals: row sums of the graph; requests: ids that are asked for." in words
+    assert "totals: sums of rows, which draws need; requests: ids that are asked for." in words
     assert "activations: " not in words  # only their requests were sent
 
 
