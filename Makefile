@@ -49,6 +49,10 @@ help:  ## this list
 
 demo: $(STAMP)/demo  ## train a GNN on a real graph (scikit-learn's digits) cut into 4 block rows, on 4 ranks of this machine
 	$(BIN)/spsample launch -n 4 --backend gloo train digits
+	@printf '\n%s\n' 'To go on:'
+	@printf '  %s\n' '. $(BIN)/activate' \
+	  'spsample train digits --out runs/digits  # keeps model, metrics and figures in that folder' \
+	  'spsample convert edges.csv my-graph      # a graph of your own: see docs/convert.md'
 
 test: $(STAMP)/dev  ## all tests and the doctests
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PY) -m pytest $(PYTEST_SPREAD) $(PYTEST_ARGS)
@@ -113,6 +117,7 @@ clean:  ## remove the environment and everything built
 
 $(STAMP)/venv: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "spsample needs Python 3.10 or later")'
+	@echo '=== making $(VENV), with what compiles the core: less than a minute'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
 	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind numpy cmake ninja
@@ -120,19 +125,23 @@ $(STAMP)/venv: constraints.txt
 
 # First of all that depends on it: else another package's wide range could bring another torch.
 $(STAMP)/torch: $(STAMP)/venv
+	@echo '=== installing torch: some minutes, by the network; $(if $(TORCH_INDEX),from $(TORCH_INDEX) too,of several GB on Linux without TORCH_INDEX)'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 	@touch $@
 
 $(STAMP)/core: $(STAMP)/venv $(CORE)
+	@echo '=== compiling the core: about two minutes, the first time'
 	$(EDITABLE) .
 	@touch $@
 
 # The core is order-only: where it alone was rebuilt, there are no packages to install anew.
 $(STAMP)/demo: $(STAMP)/torch pyproject.toml | $(STAMP)/core
-	$(EDITABLE) ".[pyg,data]"
+	@echo '=== installing packages of the demo: about a minute'
+	$(EDITABLE) ".[pyg,data,plot]"
 	@touch $@
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml | $(STAMP)/core
+	@echo '=== installing what tests need: some minutes'
 	$(EDITABLE) ".[dev]"
 	@touch $@
 

@@ -19,6 +19,7 @@ MARKERS = {
     "sanitize": "also run against the core built with ASan and UBSan; must not need torch",
     "gpu": "needs a GPU and CuPy; skipped where there is none",
     "statistical": "compares sampled frequencies with an exact law",
+    "needs(*names)": "skipped where the machine does not have one of them (tests/machine/needs.py)",
 }
 
 # Commands that came with this Python are found, as in an environment that is activated.
@@ -39,6 +40,15 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures, which may need the same."""
+    from needs import require
+
+    for mark in item.iter_markers("needs"):
+        require(*mark.args)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

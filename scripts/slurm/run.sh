@@ -6,7 +6,8 @@
 #
 #   --launcher srun|mpirun|torchrun   who starts the ranks (srun)
 #   --per task|core|gpu               ranks: the job's tasks, or one for each core or GPU of the nodes (task)
-#   --mpi TYPE                        what srun and MPI speak with each other: pmix, cray_shasta, ... (pmix)
+#   --mpi TYPE                        what srun and MPI speak with each other: pmix, cray_shasta, ... (pmix); none for
+#                                     ranks that exchange over gloo or NCCL
 #
 #   sbatch -N 2 --ntasks-per-node 4 -c 16 scripts/slurm/run.sh spsample doctor --comm
 #   sbatch -N 2 --gpus-per-node 4 --exclusive scripts/slurm/run.sh --per gpu --launcher torchrun spsample doctor --comm
@@ -48,7 +49,13 @@ case $launcher in
     exec mpirun -n "$ranks" --map-by "ppr:$per_node:node" "$@" ;;
   torchrun)
     [ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks on $nodes nodes: torchrun needs as many on each" >&2; exit 2; }
-    exec "${together[@]}" --ntasks="$nodes" --ntasks-per-node=1 torchrun --nnodes="$nodes" --nproc-per-node="$per_node" \
-      --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --no-python "$@" ;;
+    # torchrun speaks no MPI, and would try for a minute to reach a name that nobody knows.
+    exec "${together[@]}" --mpi=none --ntasks="$nodes" --ntasks-per-node=1 bash -c '
+      getent ahosts "$MASTER_ADDR" > /dev/null || {
+        echo "${SLURMD_NODENAME-$HOSTNAME} cannot resolve MASTER_ADDR=$MASTER_ADDR: set it to an address of the first node" >&2
+        exit 2
+      }
+      exec torchrun "$@"' torchrun --nnodes="$nodes" --nproc-per-node="$per_node" --rdzv-id="$SLURM_JOB_ID" \
+      --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --no-python "$@" ;;
   *) echo "$0: --launcher $launcher: srun, mpirun or torchrun" >&2; exit 2 ;;
 esac

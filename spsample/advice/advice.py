@@ -27,7 +27,7 @@ def advise(report: CacheReport) -> list[str]:
     --------
     >>> report = CacheReport(100, 2, 64, 8, 72.0, 1e6, [], [], [], [], 1, 0.5, 0.05, None)
     >>> print(advise(report)[0])
-    Rows per batch are 72% of n: no cache of a part helps much; larger batches do.
+    Rows per batch are 72% of all: no cache of a part helps much; larger batches do.
     """
     require_type("report", report, CacheReport, "a CacheReport")
     said = [_on_caches(report)]
@@ -40,7 +40,7 @@ def _on_caches(report: CacheReport) -> str:
     share = report.rows_per_batch / report.num_nodes
     if share >= MANY_ROWS:
         helps = "larger batches or local seeds do" if _local_seeds_pay(report) else "larger batches do"
-        return f"Rows per batch are {share:.0%} of n: no cache of a part helps much; {helps}."
+        return f"Rows per batch are {share:.0%} of all: no cache of a part helps much; {helps}."
     first = report.hits[0].score
     budgets = sorted({one.budget for one in report.hits})
     for budget in budgets:

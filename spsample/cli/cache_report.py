@@ -13,6 +13,7 @@ from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.screen import (
     bytes_column,
     print_json,
+    print_line,
     print_message,
     print_sentence,
     print_table,
@@ -133,24 +134,31 @@ def _draw(report: CacheReport, path: Path) -> None:
 
 
 def _show(report: CacheReport, sentences: list[str]) -> None:
-    """The tables, and what to do."""
+    """What to do, then the tables that it comes from, each with its words explained."""
+    for sentence in sentences:
+        print_sentence(f"-> {sentence}")
+    print_line("")
     unit = unit_for([report.bytes_per_epoch])
     share = report.rows_per_batch / report.num_nodes
     print_sentence(
         f"{report.num_batches:,} batches an epoch, {report.rows_per_batch:,.0f} rows a batch: {share:.1%} of"
         f" {report.num_nodes:,}. Without a cache {bytes_column([report.bytes_per_epoch], unit)[0]} {unit} an epoch."
+        " A row is the features of a vertex."
     )
+    print_line("")
     _show_hits(report)
     _show_unions(report)
     if report.copies:
         _show_copies(report)
     if report.partitions:
         _show_partitions(report)
-    for sentence in sentences:
-        print_sentence(f"-> {sentence}")
 
 
 def _show_hits(report: CacheReport) -> None:
+    print_sentence(
+        "A row is hit where it is in the cache, which has room for a share of all rows. Which rows it keeps is chosen"
+        f" by a score, and they stay; lookahead keeps those that the next {report.bulk_size} batches need."
+    )
     budgets = sorted({one.budget for one in report.hits})
     shown = table("Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets))
     for name, how in dict.fromkeys((one.score, one.replacement) for one in report.hits):
@@ -160,6 +168,7 @@ def _show_hits(report: CacheReport) -> None:
 
 
 def _show_unions(report: CacheReport) -> None:
+    print_sentence('Where the rows of several batches are fetched together (fetch="bulk"), each comes once.')
     shown = table("Batches fetched together", *(f"{one.k:,}" for one in report.unions))
     shown.add_row("rows a batch", *(f"{one.rows_per_batch:,.0f}" for one in report.unions))
     print_table(shown)
@@ -167,6 +176,10 @@ def _show_unions(report: CacheReport) -> None:
 
 def _show_copies(report: CacheReport) -> None:
     unit = unit_for([report.bytes_per_epoch])
+    print_sentence(
+        "Each device keeps copies of some rows, by a plan, and asks its peers, the other devices, before the host. The"
+        f" cost is that of all rows from the host; a row from a peer counts {report.alpha:g} of one from there."
+    )
     title = f"Copies, {report.ranks} devices of {report.budget:.0%} each"
     shown = table(title, f"host, {unit}", f"peers, {unit}", "cost, %")
     for one in report.copies:
@@ -176,6 +189,10 @@ def _show_copies(report: CacheReport) -> None:
 
 
 def _show_partitions(report: CacheReport) -> None:
+    print_sentence(
+        "Each rank owns the rows of a part of the vertices, and receives others. Local batches have seeds of the rank's"
+        " own part. The largest rank is given over the mean of the ranks."
+    )
     unit = unit_for([one.epoch for one in report.partitions])
     caches = {
         "none": "no cache",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from spsample.cli.sampling import SamplingOptions
     from spsample.planning.cluster import Cluster, ClusterPlan, CooperationPlan, GridPlan, Job
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
@@ -26,6 +29,7 @@ __all__ = [
     "check_cooperation",
     "cluster_facts",
     "show_cluster",
+    "train_line",
 ]
 
 _SIZE_PANEL = "A graph that is not here"
@@ -198,6 +202,34 @@ def cluster_facts(
     return plan, facts
 
 
+def train_line(
+    plan: ClusterPlan, options: ClusterOptions, sampling: SamplingOptions, source: str, *, prefetch: int
+) -> str | None:
+    """The command that trains as was planned; None where nothing fits, or the algorithm is none to train with."""
+    if options.algorithm == "oblivious" or not any(grid.fits for grid in plan.grids):
+        return None
+    best, ranks = plan.recommended, plan.cluster.ranks
+    nodes = -(-ranks // plan.cluster.ranks_per_node)
+    sizes = "fanouts" if sampling.sampler == "graphsage" else "layer_sizes"
+    chosen = {
+        "sampler": sampling.sampler,
+        sizes: ",".join(map(str, getattr(sampling, sizes))),
+        "batch_size": sampling.batch_size,
+        "bulk_size": best.bulk_size,
+        "prefetch": prefetch,
+        "replication": best.shape.replication,
+        "algorithm": options.algorithm,
+        "replicate_hubs": options.replicate_hubs,
+        "hidden": options.hidden,
+    }
+    usual = {"sampler": "graphsage", "prefetch": 1, "replication": 1, "replicate_hubs": None, "hidden": None}
+    words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in chosen.items() if value != usual.get(name)]
+    start = ["spsample", "launch", "-n", str(ranks)]
+    if nodes > 1:
+        start = ["sbatch", "-N", str(nodes), "-n", str(ranks), "scripts/slurm/run.sh", "spsample"]
+    return f"{shlex.join([*start, 'train', source])} \\\n    {shlex.join(chain(*words))}"
+
+
 def check_cooperation(options: ClusterOptions, like: str | None) -> None:
     """Refuse options of cooperative batches that cannot be planned for, before anything is loaded."""
     from spsample.planning.cluster.cooperation import require_cooperative
@@ -268,6 +300,8 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
         f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
         f"{_seconds(best.seconds)} of {plan.timed} an epoch"
     )
+    if facts["train"] is not None:
+        print_line(facts["train"])
 
 
 def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ def describe_store(store: GraphStore) -> dict[str, Any]:
     meta = store.meta
     arrays = [_array(name, spec.dtype, spec.shape, spec.nbytes) for name, spec in store.specs.items()]
     return {
-        "name": str(meta.get("name") or store.path.name),
+        "name": store.name,
         "path": str(store.path),
         "version": meta["version"],
         "num_nodes": meta["num_nodes"],

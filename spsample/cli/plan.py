@@ -83,11 +83,13 @@ def plan(
         if options.bulk_size != "auto":
             refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
         cluster.check_cooperation(job, given["like"])
-        pilot = _pilot(source, sampler, options, job.feature_bytes, given)
-        source = given["like"] if source is None else source
+        pilot, can_train = _pilot(source, sampler, options, job.feature_bytes, given)
+        path, source = source or "GRAPH", given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(
             pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
         )
+        line = cluster.train_line(cluster_plan, job, options, path, prefetch=options.prefetch) if can_train else None
+        facts["train"] = line
         show = partial(cluster.show_cluster, cluster_plan, facts)
     if as_json:
         print_json(facts)
@@ -122,24 +124,25 @@ def _require_source(source: str | None) -> str:
 
 def _pilot(
     source: str | None, sampler: Sampler, options: PlanOptions, feature_bytes: int | None, given: Mapping[str, Any]
-) -> Pilot:
-    """Sampled on the data set, or on a smaller graph of a kind."""
+) -> tuple[Pilot, bool]:
+    """Sampled on the data set, or on a smaller graph of a kind; and whether one can train on it."""
     from spsample.data import load_dataset
     from spsample.planning.cluster.pilot import sample_pilot
 
     size = overridden(cluster.GraphSize(), given)
     if source is None and size.like is not None:
-        return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes)
+        return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes), True
     dataset = load_dataset(_require_source(source))
     refuse_given(given, vars(size), "with a data set", "--like, and no data set")
     width = 0 if dataset.x is None else 4 * dataset.x.shape[1]
-    return sample_pilot(
+    pilot = sample_pilot(
         dataset.graph,
         sampling.seeds_of(dataset, options.seeds),
         sampler,
         batch_size=options.batch_size,
         feature_bytes=width if feature_bytes is None else feature_bytes,
     )
+    return pilot, dataset.x is not None and len(dataset.train_idx) > 0 and dataset.num_classes > 0
 
 
 def _facts(bulk_plan: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:

@@ -57,17 +57,18 @@ class RanksData:
         from spsample.data import load_dataset
         from spsample.data.stored import is_store
 
-        def loaded() -> tuple[str, int, int]:
+        def loaded() -> tuple[str, int, dict[str, Any]]:
             if is_store(spec):
-                return spec, split, 0
+                return spec, split, {}
             dataset = load_dataset(spec, split=split, random_seed=random_seed)
-            return self._saved(dataset), 0, dataset.num_splits
+            own = {"name": dataset.name, "split": split, "num_splits": dataset.num_splits}
+            return self._saved(dataset), 0, own
 
         self._make_folder()
-        path, stored_split, num_splits = broadcast_object(self._comm, loaded)
+        path, stored_split, own = broadcast_object(self._comm, loaded)
         with collective(self._comm):
             dataset = load_dataset(_visible(path), split=stored_split)
-        return (replace(dataset, split=split, num_splits=num_splits) if num_splits else dataset), path
+        return replace(dataset, **own), path
 
     def spread(self, dataset: Dataset, path: str, prepare: Callable[[Dataset], Dataset]) -> Dataset:
         """The data set prepared, with graph and features on the ranks; collective."""

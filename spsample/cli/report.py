@@ -23,7 +23,7 @@ from spsample.timeline import stage_times
 from spsample.timeline.stages import work_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from spsample.training import Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
@@ -185,6 +185,28 @@ def _print_rank_traffic(summary: RankSummary) -> None:
         volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
         shown.add_row(phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}")
     print_table(shown)
+    _explain_traffic(sent)
+
+
+_MEANING = {
+    "activations": "rows of hidden layers, which an evaluation with all neighbours fetches",
+    "batch activations": "rows of hidden layers, of cooperative batches",
+    "pieces": "what is sampled, to the ranks that compute with it",
+    "rows": "sampled rows of the graph, from their owners",
+    "status": "the headers of all exchanges: counts, and whether a rank has failed",
+    "totals": "sums of rows, which draws need",
+}
+"""Phases of communication whose names do not say what is sent."""
+
+
+def _explain_traffic(phases: Iterable[str]) -> None:
+    """Say what the phases of a table send."""
+    said = [f"{phase}: {_MEANING[phase]}" for phase in sorted(phases) if phase in _MEANING]
+    if any(phase.endswith(" requests") for phase in phases):
+        said.append("requests: ids that are asked for")
+    if said:
+        print_sentence(f"{'; '.join(said)}.")
+        print_line("")
 
 
 def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:

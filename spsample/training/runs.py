@@ -69,6 +69,7 @@ class RunFolder:
         self.config = self.path / "config.toml"
         self._checkpoint = self.path / "checkpoint.pt"
         self._results = self.path / "results.json"
+        self._curves, self._phases = self.path / "curves.png", self.path / "phases.png"
 
     def create(self) -> None:
         """Make a new folder, or take an empty one.
@@ -161,9 +162,9 @@ class RunFolder:
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
-        for plot, name in ((plot_curves, "curves.png"), (plot_phases, "phases.png")):
-            with suppress(MissingDependencyError), only_recorded(self.path / name):
-                plot(results, self.path / name)
+        for plot, path in ((plot_curves, self._curves), (plot_phases, self._phases)):
+            with suppress(MissingDependencyError), only_recorded(path):
+                plot(results, path)
         with system_errors(self._results, _WRITABLE, _RESUMED), whole_file(self._results) as file:
             file.write((json.dumps(summary(results), indent=2) + "\n").encode())
 
@@ -172,9 +173,14 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
 
     @property
+    def contents(self) -> list[str]:
+        """Names of what is in the folder, those of folders with a slash."""
+        return sorted(f"{path.name}/" if path.is_dir() else path.name for path in self.path.iterdir())
+
+    @property
     def has_figures(self) -> bool:
         """Whether the figures were written: not where matplotlib is missing."""
-        return (self.path / "curves.png").is_file()
+        return self._curves.is_file() and self._phases.is_file()
 
     def _callbacks(self, recording: Recording) -> list[Callback]:
         callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]

@@ -44,8 +44,14 @@ def reading_state() -> Iterator[None]:
         raise InputError(argument="state", given=given, expected="what Trainer.state_dict gave, unchanged") from error
 
 
-def check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
+def check_state(state: Mapping[str, Any], settings: dict[str, Any], made_of: Any = None) -> None:
     """Refuse a state of a run with other settings, or of another version of the law.
+
+    Parameters
+    ----------
+    state, settings
+    made_of
+        What a store was made of: older releases took its name for that of the data set.
 
     Raises
     ------
@@ -58,6 +64,8 @@ def check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
         raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
     theirs = {**ADDED_SETTINGS, **state["settings"], "law_version": state["law_version"]}
     mine = {**settings, "law_version": keys.LAW_VERSION}
+    if made_of is not None and theirs.get("dataset") == made_of:
+        mine["dataset"] = made_of
     differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
     names = [name for name in differ if name != "epochs"]
     if names:

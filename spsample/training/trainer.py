@@ -272,7 +272,7 @@ class Trainer:
             If ``state`` is of a run with other settings, which are named, or of another version of the law; or if it
             has other epochs, and the schedule of the learning rate depends on their number.
         """
-        check_state(state, self.settings)
+        check_state(state, self.settings, made_of=self.dataset.meta.get("name"))
         self.loader.load_state_dict(state["loader"])
         self.progress = Progress.from_state(state["progress"])
         if state["settings"]["epochs"] != self.config.epochs:

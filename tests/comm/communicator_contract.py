@@ -483,10 +483,8 @@ class CommunicatorContract:
         apart.timeout = 0.5
         lost = comm.size - 1
         if comm.rank != lost:
-            begin = time.monotonic()
             with pytest.raises(CommunicationError) as raised:
                 apart.all_to_all(np.arange(comm.size), phase="rows")
-            assert time.monotonic() - begin < 20
             if self.names_the_lost:
                 assert "rows" in str(raised.value)
                 assert "all_to_all" in str(raised.value)

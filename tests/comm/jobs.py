@@ -5,35 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from spsample.cli.launch import ranks_environment, with_launcher
-from spsample.errors import MissingDependencyError
+from spsample.cli.machine.finding import find_program
 
 HERE = Path(__file__).resolve().parent
 
-
-def why_not(backend: str) -> str:
-    """Why no job can run; empty if one can."""
-    try:
-        with_launcher([], 1, backend)
-    except MissingDependencyError as error:
-        return str(error)
-    return ""
-
-
-def needs(backend: str) -> pytest.MarkDecorator:
-    reason = why_not(backend)
-    return pytest.mark.skipif(bool(reason), reason=reason or f"{backend} is here")
-
-
-BACKENDS = [pytest.param(backend, marks=needs(backend)) for backend in ("mpi", "gloo")]
-
+BACKENDS = [pytest.param(backend, marks=pytest.mark.needs(backend)) for backend in ("mpi", "gloo")]
 
 # Refusals are the same over both, and test_what_the_command_refuses_is_said_once has both.
-EITHER = [next((backend for backend in BACKENDS if not why_not(backend.values[0])), BACKENDS[0])]
+EITHER = BACKENDS[:1] if find_spec("mpi4py") and find_program("mpirun") else BACKENDS[1:]
 
 
 def run_ranks(backend, ranks, *words, timeout=300, **environment):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from jobs import needs
 from typer.testing import CliRunner
 
 import spsample
@@ -113,6 +113,37 @@ def test_meeting_points():
 
 
 @pytest.mark.parametrize(
+    "job",
+    [
+        TORCHRUN | {"MASTER_ADDR": "no.such.machine", "MASTER_PORT": "29500"},
+        SRUN | {"MASTER_ADDR": "no such machine"},
+        SRUN | {"SLURM_STEP_NODELIST": f"{'n' * 64}[1-2]"},  # no name of a machine is as long
+        OPEN_MPI | {"MASTER_ADDR": "n1..cluster"},
+    ],
+)
+@pytest.mark.needs("gloo")
+def test_a_first_machine_that_is_not_known_is_told_at_once(job, monkeypatch):
+    for name in (*OPEN_MPI, *TORCHRUN, *SRUN, "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    host = job.get("MASTER_ADDR", f"{'n' * 64}1")
+    with pytest.raises(InputError, match=f"MASTER_ADDR: got '{re.escape(host)}', which .* cannot resolve"):
+        spsample.init("gloo")
+
+
+@pytest.mark.parametrize("said", ["cannot load MPI library\nlibmpi.so: no such file", "no MPI"])
+def test_mpi4py_without_a_library(said, monkeypatch):
+    def no_library(name, **told):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(launch, "require_module", no_library)
+    first = said.partition("\n")[0]
+    with pytest.raises(CommunicationError, match=rf"^mpi4py finds no MPI \({first}\): load the machine's"):
+        spsample.init("mpi")
+
+
+@pytest.mark.parametrize(
     ("machines", "first"),
     [("n1", "n1"), ("n[003-9],m1", "n003"), ("a-b[1,5-9]-x,c", "a-b1-x"), ("r[1-2]c[3-4]", "r1c3")],
 )
@@ -166,14 +197,14 @@ def test_without_mpi(monkeypatch):
         launching.with_launcher(["x"], 2, "gloo")
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_a_command_of_spsample():
     status, output = run("-n", "3", "--backend", "mpi", "doctor", "--comm")
     assert status == 0, output
     assert "3 ranks over mpi on 1 machine: every exchange is right" in output
 
 
-@needs("gloo")
+@pytest.mark.needs("gloo")
 @pytest.mark.slow
 def test_a_script_over_gloo(tmp_path):
     script = tmp_path / "ranks.py"
@@ -183,13 +214,13 @@ def test_a_script_over_gloo(tmp_path):
     assert "TorchCommunicator(rank=1, size=2) ['--an-option', '1']" in output
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_the_exit_status_is_passed_on():
     status, _ = run("-n", "2", "--backend", "mpi", sys.executable, "-c", "raise SystemExit(7)")
     assert status == 7
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_ranks(number, tmp_path):
     script = tmp_path / "wait.py"
@@ -222,7 +253,7 @@ def alive(pid):
     return True
 
 
-@needs("mpi")
+@pytest.mark.needs("mpi")
 def test_the_module_of_the_check():
     line = [sys.executable, "-m", "spsample.comm.check"]
     done = subprocess.run(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
 from backend_contract import assert_same, pointers
 from emulated_device import EmulatedDevice
+from needs import COMPILER
 from on_host import OnHost
 
 from spsample.backends.cuda.backend import CudaKernels
@@ -17,7 +17,7 @@ from spsample.backends.cuda.sources import kernel_folder
 from spsample.backends.protocol import Draw, Matrix, StackedSelector
 from spsample.backends.reference import ReferenceBackend
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 REFERENCE = ReferenceBackend()
 KEY = (123, 456)
@@ -38,7 +38,7 @@ extern "C" void compare(uint64_t initial, uint64_t t, int64_t count, int64_t* di
 def compare(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one_and_many")
     (folder / "draws.cpp").write_text(ONE_AND_MANY)
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{kernel_folder() / 'include'}"]
+    command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{kernel_folder() / 'include'}"]
     subprocess.run([*command, str(folder / "draws.cpp"), "-o", str(folder / "draws.so")], check=True)
     function = ctypes.CDLL(str(folder / "draws.so")).compare
     function.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)]

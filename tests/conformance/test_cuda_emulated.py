@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from backend_contract import BackendContract
 from emulated_device import EmulatedDevice
@@ -11,7 +9,7 @@ from on_host import OnHost
 
 from spsample.backends.cuda.backend import CudaKernels
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 
 class TestCudaEmulated(BackendContract):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from backend_contract import assert_same, pointers
@@ -24,7 +22,7 @@ from spsample.backends.protocol import (
 from spsample.backends.reference import ReferenceBackend
 from spsample.errors import CapacityError
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 REFERENCE = ReferenceBackend()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
@@ -17,7 +15,7 @@ from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix,
 from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.sparse import LocalOperand
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 
 def backend(free_bytes=1 << 30):

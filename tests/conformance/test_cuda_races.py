@@ -13,7 +13,7 @@ import races
 
 from spsample.backends.cuda.sources import kernel_folder
 
-pytestmark = pytest.mark.skipif(races.library() is None, reason="the C++ compiler has no libtsan")
+pytestmark = pytest.mark.needs("c++", "python under thread sanitizer")
 
 BEGIN = """
 import json

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
@@ -15,7 +13,7 @@ from spsample.backends.cuda.device import SHARE_OF_FREE
 from spsample.backends.cuda.spgemm_expanded import BYTES_PER_PRODUCT, ExpandedProduct
 from spsample.backends.reference import ReferenceBackend
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 VALUE_TYPES = [np.float32, np.float64, np.int64, np.uint64]
 ALL = 1 << 20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
@@ -15,7 +13,7 @@ from spsample.backends.cuda.row_law_weighted_sums import SUMS_EVERY, RowSums, ro
 from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedSelector
 from spsample.backends.reference import ReferenceBackend
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+pytestmark = pytest.mark.needs("c++")
 
 REFERENCE = ReferenceBackend()
 KEY = (0x243F6A88, 0x85A308D3)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from needs import COMPILER
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the headers for the host")
+pytestmark = pytest.mark.needs("c++")
 
 INCLUDE = Path(__file__).parents[2] / "kernels" / "include"
 
@@ -49,5 +49,5 @@ def test_ways_to_draw_agree(tmp_path):
     """Among totals of which nearly half of all words are rejected, and of which none is."""
     source, program = tmp_path / "draws.cpp", tmp_path / "draws"
     source.write_text(PROGRAM)
-    subprocess.run(["g++", "-std=c++17", "-O1", f"-I{INCLUDE}", str(source), "-o", str(program)], check=True)
+    subprocess.run([COMPILER, "-std=c++17", "-O1", f"-I{INCLUDE}", str(source), "-o", str(program)], check=True)
     assert subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout == "0"

@@ -110,12 +110,13 @@ def find_nvcc() -> str | None:
     return str(next(found, "")) or None
 
 
+@cache
 def missing(compiler: str) -> str | None:
     """Why a compiler cannot be used here; None where it can."""
     if compiler == "nvcc":
         if find_nvcc() is None:
             return "no nvcc on PATH, nor the package nvidia-cuda-nvcc (make cuda-check installs it)"
-        return None if shutil.which("g++") else "nvcc needs g++ for its preprocessor"
+        return _nvcc_refusal()
     try:
         from cuda.bindings import nvrtc
 
@@ -123,6 +124,19 @@ def missing(compiler: str) -> str | None:
     except (ImportError, RuntimeError, OSError) as error:
         return f"no NVRTC: {type(error).__name__}: {error} (make cuda-check installs it)"
     return None
+
+
+def _nvcc_refusal() -> str | None:
+    """What nvcc says where it cannot compile a kernel that does nothing, as without a C++ compiler that it knows."""
+    with tempfile.TemporaryDirectory(prefix="spsample-nvcc-") as folder:
+        source = Path(folder, "nothing.cu")
+        source.write_text("__global__ void nothing() {}\n")
+        command = [str(find_nvcc()), "-cubin", f"-arch={ARCHITECTURES[0]}", str(source), "-o", f"{folder}/out"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            return f"nvcc does not run: {error}"
+        return f"nvcc does not compile: {(done.stderr + done.stdout).strip()[-200:]}" if done.returncode else None
 
 
 def compiled(compiler: str, source: str, arch: str, workers: int = 0) -> dict[Variant, list[KernelReport]]:

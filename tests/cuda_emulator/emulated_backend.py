@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from emulated_device import EmulatedDevice
 
 from spsample.backends import registry
 from spsample.backends.cuda.backend import CudaKernels
 
-needs_compiler = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host"
-)
+needs_compiler = pytest.mark.needs("c++")
 
 
 class EmulatedBackend(CudaKernels):

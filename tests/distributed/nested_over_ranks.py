@@ -6,15 +6,16 @@ The exit status is 0 only if all was right on every rank; a rank that finds a di
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cuda_emulator"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "machine"))
 
 from hypothesis import HealthCheck, given, settings
+from needs import why_not
 from nested_sources import OnHost, agrees, build, nests, on_device, plain_of, takes_all_ranks
 
 from spsample.backends import get_backend, registry
@@ -55,7 +56,7 @@ def main(backend):
         with tempfile.TemporaryDirectory() as folder:
             source = build(nest, Path(folder), comm, (1, 2, 4)[nest.seed % 3])
             agrees(source, plain_of(nest), nest.seed, comm, steps=8)
-            if shutil.which("g++") is not None:
+            if not why_not("c++"):
                 agrees(behind_a_device(source, nest.seed, comm), plain_of(nest), nest.seed, comm, steps=4)
     if comm.rank == 0:
         print(f"{len(found)} nests: right on {comm.size} ranks", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import needs, run_job
+from jobs import run_job
 from partitioned_cases import ALGORITHMS, divisors
 from typer.testing import CliRunner
 
@@ -54,9 +54,9 @@ def test_a_difference_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("backend", "ranks", "algorithms"),
     [
-        pytest.param("mpi", 4, list(ALGORITHMS), marks=needs("mpi")),
-        pytest.param("gloo", 4, ["column"], marks=needs("gloo")),
-        pytest.param("gloo", 2, ["stages"], marks=needs("gloo")),
+        pytest.param("mpi", 4, list(ALGORITHMS), marks=pytest.mark.needs("mpi")),
+        pytest.param("gloo", 4, ["column"], marks=pytest.mark.needs("gloo")),
+        pytest.param("gloo", 2, ["stages"], marks=pytest.mark.needs("gloo")),
     ],
 )
 def test_processes(backend, ranks, algorithms, tmp_path):

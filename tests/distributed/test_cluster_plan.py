@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +18,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
+from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
 from spsample.planning.cluster.computation import Computation, Timed, Trials, trial_batches
@@ -314,6 +318,58 @@ def test_the_command_prints_tables_and_what_to_take():
     assert "computation" not in alone.stdout
     assert "take c = 4 and bulks of" in alone.stdout  # by counts, which no load of this machine changes
     assert "of communication an epoch" in alone.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("planted:2000", "--ranks", "2"), "spsample launch -n 2 train planted:2000 --fanouts 15,10"),
+        (("planted:2000", "--ranks", "8"), "sbatch -N 2 -n 8 scripts/slurm/run.sh spsample train planted:2000"),
+        (
+            ("planted:2000", "--ranks", "2", "--sampler", "ladies", "--layer-sizes", "64,32", "--prefetch", "0"),
+            "spsample launch -n 2 train planted:2000 --sampler ladies --layer-sizes 64,32 --batch-size 1024",
+        ),
+        (
+            ("--ranks", "2", "--like", "planted", "--num-nodes", "4000", "--average-degree", "5", "--hidden", "16"),
+            "spsample launch -n 2 train GRAPH",
+        ),
+    ],
+)
+def test_a_plan_ends_with_the_line_that_trains_so(words, line):
+    result = run("plan", *words, "--no-computation")
+    assert result.exit_code == 0, result.output
+    last = " ".join(result.stdout[result.stdout.index("take c = ") :].split("\n", 1)[1].replace("\\\n", "").split())
+    assert last.startswith(line), last
+    options = last.split()
+    for option in ("--replication", "--hidden", "--prefetch", "--algorithm"):
+        if option in words:
+            assert options[options.index(option) + 1] == words[words.index(option) + 1]
+
+
+@pytest.mark.parametrize("words", [("planted:2000", "--algorithm", "oblivious"), ("plain",)])
+def test_a_plan_of_what_cannot_be_trained_has_no_such_line(words, tmp_path):
+    """A baseline of measurements; a graph without features, labels and split."""
+    if words == ("plain",):
+        load_dataset("planted:2000").graph.save(tmp_path / "plain")
+        words = (str(tmp_path / "plain"),)
+    result = run("plan", *words, "--ranks", "2", "--no-computation", "--batch-size", "256")
+    assert result.exit_code == 0, result.output
+    assert "take c = " in result.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.needs("mpi")
+def test_the_line_trains(tmp_path):
+    from spsample.data import save_dataset
+
+    save_dataset(planted(1000), tmp_path / "a graph")
+    result = run("plan", str(tmp_path / "a graph"), "--ranks", "2", "--no-computation", "--batch-size", "64")
+    line = shlex.split(result.stdout[result.stdout.index("spsample launch") :].replace("\\\n", ""))
+    done = subprocess.run(
+        [sys.executable, "-m", "spsample.cli.main", *line[1:], "--epochs", "1"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout
 
 
 @pytest.mark.parametrize("sampler", ["graphsage", "ladies", "fastgcn"])

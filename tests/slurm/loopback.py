@@ -9,8 +9,11 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+from needs import told
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo")
 PACKAGES = "slurm-wlm slurm-wlm-basic-plugins munge libpmix-dev"
@@ -83,6 +86,11 @@ class LoopbackSlurm:
                 raise RuntimeError(f"the job did not end within {timeout} s\n{output.read_text()}\n{self.log()}")
             time.sleep(0.2)
         return int(status.partition(":")[0]), output.read_text() if output.exists() else ""
+
+    def why_not(self, mpi: str) -> str:
+        """What is said where srun cannot start a task that has MPI by a protocol; empty where it can."""
+        status, output = self.run(f"srun --mpi={mpi} {sys.executable} -c 'from mpi4py import MPI'")
+        return told(output) or f"exit status {status}" if status else ""
 
     def _status(self, number: str) -> str:
         """EXIT:SIGNAL of a job that has ended."""

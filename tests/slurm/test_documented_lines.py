@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -10,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from loopback import missing
 
 from spsample.cli.launch import ranks_environment
 
@@ -26,13 +24,11 @@ def lines(note):
     return [line for block in blocks for line in block["lines"].splitlines()]
 
 
-def absent():
-    programs = [name for name in ("spsample", "mpirun", "torchrun") if shutil.which(name) is None]
-    return ", ".join(programs + [name for name in ("mpi4py", "torch") if importlib.util.find_spec(name) is None])
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(absent()), reason=f"not installed: {absent()}")]
-with_slurm = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs("mpi", "gloo"),
+    pytest.mark.skipif(shutil.which("spsample") is None, reason="the command spsample is not installed"),
+]
 
 
 @pytest.mark.parametrize("line", lines(None))
@@ -43,18 +39,22 @@ def test_anywhere(line, tmp_path):
     assert "2 ranks over " in done.stdout
 
 
-@with_slurm
+def slurm_for(line, request):
+    """One that can start what a line asks for: the default of the script is PMIx."""
+    needs_none = any(said in line for said in ("mpirun", "torchrun", "--mpi none", "--mpi=none"))
+    return request.getfixturevalue("slurm" if needs_none else "pmix")
+
+
 @pytest.mark.parametrize("line", lines(SUBMITTED))
-def test_submitted(line, slurm):
+def test_submitted(line, request):
     program, *words = shlex.split(line)
     assert program == "sbatch"
-    expect_ranks(*slurm.submit(words, cwd=ROOT))
+    expect_ranks(*slurm_for(line, request).submit(words, cwd=ROOT))
 
 
-@with_slurm
 @pytest.mark.parametrize("line", lines(IN_A_JOB))
-def test_in_a_job(line, slurm):
-    expect_ranks(*slurm.run(line, "--nodes=2", "--ntasks-per-node=2"))
+def test_in_a_job(line, request):
+    expect_ranks(*slurm_for(line, request).run(line, "--nodes=2", "--ntasks-per-node=2"))
 
 
 def expect_ranks(status, output):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import shutil
 import subprocess
 import warnings
 from functools import partial
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from emulated_device import EmulatedDevice
+from needs import COMPILER, require
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -63,8 +63,7 @@ def test_ranges_of_rows_are_bounded_and_whole() -> None:
 @pytest.fixture(scope="module")
 def device_pairs(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The code of the elementwise kernel, compiled for the host."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
+    require("c++")
     folder = tmp_path_factory.mktemp("rmat")
     (folder / "pairs.cpp").write_text(
         "#define __device__\n"
@@ -75,7 +74,7 @@ def device_pairs(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         " key0, unsigned long long key1, long long* from, long long* to)\n"
         "{ for (long long i = 0; i < count; ++i) rmat_pair(first + i, total, scale, key0, key1, from[i], to[i]); }\n"
     )
-    command = ["g++", "-O2", "-shared", "-fPIC", str(folder / "pairs.cpp"), "-o", str(folder / "pairs.so")]
+    command = [COMPILER, "-O2", "-shared", "-fPIC", str(folder / "pairs.cpp"), "-o", str(folder / "pairs.so")]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(folder / "pairs.so"))
 
@@ -414,9 +413,8 @@ def test_blocks_take_the_mean(graph: tuple) -> None:
 # --- kernels of a bulk ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("c++")
 def test_launches_of_a_bulk_are_timed_and_joined() -> None:
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ to compile the CUDA sources for the host")
     kernel_times = pytest.importorskip("gpu.kernel_times")
     device = EmulatedDevice()
     kernels = CudaKernels(device)

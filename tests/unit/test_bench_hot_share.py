@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import warnings
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated_backend import emulated, needs_compiler
+from needs import COMPILER, require
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -141,13 +141,12 @@ def test_without_a_gpu_nothing_is_measured():
 
 def driver(folder: Path, kind: int, reads: int = 10**6) -> str:
     """A library that answers as NVML does: 100 bytes more at each reading, and soon beyond what a value holds."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
+    require("c++")
     (folder / "driver.cpp").write_text(DRIVER)
     wraps = {1: "(1ULL << 32)", 3: "0ULL"}.get(kind, "1000ULL")
     options = [f"-DTYPE={kind}", f"-DREADS={reads}", f"-DWRAPS={wraps}"]
     path = folder / f"driver-{kind}-{reads}.so"
-    subprocess.run(["g++", "-shared", "-fPIC", *options, str(folder / "driver.cpp"), "-o", str(path)], check=True)
+    subprocess.run([COMPILER, "-shared", "-fPIC", *options, str(folder / "driver.cpp"), "-o", str(path)], check=True)
     return str(path)
 
 

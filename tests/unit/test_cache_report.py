@@ -160,8 +160,11 @@ def test_the_command(tmp_path):
     command = ["cache-report", "rmat:9,8", "--batch-size", "32", "--bulk-size", "4", "--ranks", "2", *where]
     result = runner.invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "Rows hit" in result.output
-    assert "->" in result.output
+    assert result.output.startswith("-> ")
+    assert result.output.rindex("->") < result.output.index("Rows hit")
+    said = " ".join(result.output.split())
+    for word in ("A row is the features of", "A row is hit where", "lookahead keeps", "from a peer", "Local batches"):
+        assert word in said
     facts = json.loads((tmp_path / "report.json").read_text())
     assert facts["advice"]
     assert facts["ranks"] == 2

@@ -341,6 +341,23 @@ def test_missing_figures_are_told(tmp_path, monkeypatch):
     result = run("train", "planted:400", "--epochs", "1", "--out", str(tmp_path / "a"))
     assert result.exit_code == 0, result.output
     assert "no figures without matplotlib" in result.stderr
+    assert f"{tmp_path / 'a'}: checkpoint.pt, config.toml, metrics.jsonl, results.json\n" in result.stdout
+    monkeypatch.undo()
+    resumed = run("train", "--resume", str(tmp_path / "a"))
+    assert "no figures" not in resumed.stderr
+    written = ["checkpoint.pt", "config.toml", "curves.png", "metrics.jsonl", "phases.png", "results.json"]
+    assert resumed.stdout.endswith(f"{tmp_path / 'a'}: {', '.join(written)}\n")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == written
+    assert all((tmp_path / "a" / name).read_bytes().endswith(b"IEND\xaeB`\x82") for name in written if "png" in name)
+
+
+def test_several_runs_have_a_folder_each_and_their_figures_in_common(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    result = run("train", "planted:400", "--epochs", "1", "--repeats", "2", "--out", str(tmp_path / "a"))
+    told = result.stdout.splitlines()[-1].removeprefix(f"{tmp_path / 'a'}: ").split(", ")
+    assert told == ["config.toml", "curves.png", "phases.png", "results.json", "split-0-seed-0/", "split-0-seed-1/"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [name.rstrip("/") for name in told]
 
 
 @pytest.mark.parametrize("command", [["plan", "planted:400"], ["sample", "planted:400", "-o", "b"]])

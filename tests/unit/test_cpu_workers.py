@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from needs import COMPILER
 
 KERNELS = Path(__file__).parents[2] / "kernels" / "cpu"
 PROGRAM = Path(__file__).with_name("workers_program.cpp")
-COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 SOURCES = [str(PROGRAM), str(KERNELS / "parallel.cpp"), str(KERNELS / "workers.cpp")]
 # Not under `make sanitize`, whose library is loaded before all programs.
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or sys.platform != "linux" or "LD_PRELOAD" in os.environ, reason="needs Linux and a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.needs("c++"),
+    pytest.mark.skipif(sys.platform != "linux" or "LD_PRELOAD" in os.environ, reason="needs Linux"),
+]
 
 
 def compiled(folder: Path, *options: str) -> Path:
     program = folder / "workers"
-    command = [str(COMPILER), "-std=c++17", "-O1", "-g1", "-pthread", f"-I{KERNELS}", *options, *SOURCES, "-o"]
+    command = [COMPILER, "-std=c++17", "-O1", "-g1", "-pthread", f"-I{KERNELS}", *options, *SOURCES, "-o"]
     done = subprocess.run([*command, str(program)], capture_output=True, text=True, check=False)
-    if done.returncode and "tsan" in done.stderr:
-        pytest.skip("the compiler has no ThreadSanitizer")
     assert done.returncode == 0, done.stderr
     return program
 
@@ -47,7 +45,7 @@ def test_threads(program, case):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("setarch") is None, reason="ThreadSanitizer wants memory at fixed addresses")
+@pytest.mark.needs("thread sanitizer")
 def test_many_callers_do_not_race(tmp_path):
     program = compiled(tmp_path, "-fsanitize=thread")
     done = run("setarch", platform.machine(), "-R", str(program), "many callers")

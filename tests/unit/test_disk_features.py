@@ -434,6 +434,8 @@ def test_the_cache_of_the_system_is_left_alone(tmp_path, direct):
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if resident_pages(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) > 20:
+            pytest.skip(f"{tmp_path} lies in memory, or its files cannot be dropped from the cache")
         with DiskFeatures(path, "1MiB", direct=direct) as found:
             found.gather(np.arange(0, 20_000, 40))
             assert ("O_DIRECT" in repr(found)) == found.direct <= direct

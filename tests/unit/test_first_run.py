@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from needs import require
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = ("correct", "sampling", "features", "profile")
@@ -62,8 +63,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path):
-    if shutil.which("bash") is None:
-        pytest.skip("no bash")
+    require("bash")
     return Machine(tmp_path)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.needs("make")
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,8 +20,6 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 def commands(*arguments):
     """The commands that make would run."""
-    if shutil.which("make") is None:
-        pytest.skip("no make")
     done = subprocess.run(
         ["make", "-n", *arguments, "GPU_PYTHON=python3"],
         cwd=ROOT,
@@ -39,8 +38,6 @@ def test_gpu_test_leaves_slow_tests_out():
 
 
 def test_the_folder_of_real_graphs_is_handed_on(tmp_path):
-    if shutil.which("make") is None:
-        pytest.skip("no make")
     (tmp_path / "python3").write_text('#!/bin/sh\necho "data: $SPSAMPLE_DATA"\n')
     (tmp_path / "python3").chmod(0o755)
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])

@@ -259,20 +259,24 @@ def test_ctrl_c_ends_a_pass() -> None:
 
 def test_ctrl_c_while_threads_end_waits_for_them():
     """The first stage is busy when the pipeline ends; an interrupt in the wait is raised after it has ended."""
-    busy = threading.Event()
+    busy, struck = threading.Event(), threading.Event()
 
     def slow():
         yield 0
         busy.set()
-        time.sleep(0.5)
+        struck.wait(30)
         yield 1
+
+    def strike():
+        signal.raise_signal(signal.SIGINT)
+        struck.set()
 
     def interrupted():
         with Pipeline() as pipeline:
             stage = pipeline.prefetch(slow(), ahead=2, name="slow")
             next(stage)
             busy.wait()
-            threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+            threading.Timer(0.1, strike).start()
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
@@ -407,7 +411,7 @@ while True:
 
 def test_a_ctrl_c_at_any_line_leaves_no_thread_in_a_kernel() -> None:
     """One at each line of the pipeline, and of what it calls in `weakref` and `threading`: no process aborts."""
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=600)
     codes = [int(line.split()[1]) for line in ended.stdout.splitlines()]
     assert len(codes) > 40, ended.stderr
     assert codes == [1] * (len(codes) - 1) + [0], (codes, ended.stderr)

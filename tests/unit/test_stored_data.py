@@ -11,7 +11,10 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
+from typer.testing import CliRunner
 
+import spsample as sp
+from spsample.cli.main import app
 from spsample.data import Dataset, load_dataset, planted, save_dataset
 from spsample.data.named import NAMED, data_root
 from spsample.errors import DataError, InputError, MissingDependencyError
@@ -38,8 +41,8 @@ def write(path, **arrays):
 def test_a_data_set_comes_back(tmp_path):
     data = planted_store(tmp_path / "p", meta={"bayes_rate": 0.5, "version": "no fact of the format"})
     back = load_dataset(tmp_path / "p")
-    assert (back.name, back.metric, back.num_classes, back.split, back.num_splits) == ("planted", "accuracy", 2, 0, 1)
-    assert back.meta == {"bayes_rate": 0.5}
+    assert (back.name, back.metric, back.num_classes, back.split, back.num_splits) == ("p", "accuracy", 2, 0, 1)
+    assert back.meta == {"bayes_rate": 0.5, "name": "planted"}
     for name in ("x", "y", "train_idx", "val_idx", "test_idx"):
         np.testing.assert_array_equal(getattr(back, name), getattr(data, name))
     assert back.x.dtype == data.x.dtype
@@ -89,7 +92,7 @@ def test_a_graph_alone(tmp_path):
 def test_metric_and_classes(tmp_path):
     facts = {"metric": "ROC AUC", "num_classes": 4, "name": "tolokers"}
     data = load_dataset(write(tmp_path / "s", y=np.array([0, 1, -1], np.int8), facts=facts))
-    assert (data.metric, data.num_classes, data.name, data.y.dtype) == ("roc_auc", 4, "tolokers", np.int64)
+    assert (data.metric, data.num_classes, data.name, data.y.dtype) == ("roc_auc", 4, "s", np.int64)
 
 
 @pytest.mark.parametrize(
@@ -266,3 +269,45 @@ def test_root(monkeypatch, tmp_path):
     assert data_root().name == "sets"
     assert "~" not in str(data_root())
     assert data_root(tmp_path) == tmp_path
+
+
+# ------------------------------------------------------------------------------------------------------------- names
+
+
+def test_a_store_is_named_after_its_folder_wherever_that_is(tmp_path, monkeypatch):
+    save_dataset(planted(60, 3, 2), tmp_path / "first")
+    (tmp_path / "first").rename(tmp_path / "second")
+    for path in (tmp_path / "second", f"{tmp_path}/second/"):
+        assert load_dataset(path).name == "second"
+        assert GraphStore.open(path).name == "second"
+    assert load_dataset(tmp_path / "second").meta["name"] == "planted"
+    (tmp_path / "link").symlink_to("second")
+    assert load_dataset(tmp_path / "link").name == "link"
+    monkeypatch.chdir(tmp_path / "second")
+    assert load_dataset(".").name == "second"
+
+
+def test_commands_print_the_name_of_the_folder(tmp_path):
+    pytest.importorskip("torch")
+    runner, store = CliRunner(), str(tmp_path / "mine")
+    assert runner.invoke(app, ["convert", "planted:300", store]).exit_code == 0
+    assert runner.invoke(app, ["info", store]).stdout.startswith("mine\n")
+    trained = runner.invoke(app, ["train", store, "--epochs", "1", "--fanouts", "2", "--hidden", "4"])
+    assert trained.stdout.startswith("mine: 300 vertices")
+
+
+def test_a_run_on_a_store_of_an_older_release_goes_on(tmp_path):
+    """Older releases took the name of what a store was made of for that of the data set."""
+    pytest.importorskip("torch")
+    from spsample.training import ModelConfig, TrainConfig, Trainer
+
+    save_dataset(planted(300), tmp_path / "mine")
+
+    def trainer(data):
+        return Trainer(data, sp.GraphSAGE([2]), ModelConfig(hidden=4), TrainConfig(epochs=1, batch_size=64))
+
+    data = load_dataset(tmp_path / "mine")
+    state = trainer(replace(data, name="planted")).state_dict()
+    trainer(data).load_state_dict(state)
+    with pytest.raises(InputError, match=r"dataset 'other' \(here 'mine'\)"):
+        trainer(data).load_state_dict(trainer(replace(data, name="other")).state_dict())

@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import threading
-import time
 from collections import namedtuple
 from typing import Any
 
@@ -26,7 +25,7 @@ from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, Partit
 from spsample.loading import FactoredLoader
 from spsample.loading.to_device.stage import ToDevice, copies_to, require_device
 from spsample.loading.to_device.walking import map_arrays
-from spsample.timeline import Timeline
+from spsample.timeline import Phases, Timeline
 from spsample.timeline.stages import stage_times
 
 torch = pytest.importorskip("torch")
@@ -548,8 +547,15 @@ def test_a_buffer_is_used_again_after_a_failure(lazy: LazyCuda) -> None:
 # ---- as a stage
 
 
-def test_its_thread_seconds_and_waiting() -> None:
-    names = set()
+def test_its_thread_seconds_and_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, full, timed = set(), threading.Event(), Phases.timed
+
+    def noted(self: Phases, phase: str, batch: int | None = None) -> Any:
+        if phase == "copies waiting for room":
+            full.set()
+        return timed(self, phase, batch)
+
+    monkeypatch.setattr(Phases, "timed", noted)
 
     def transform(batch: Any) -> Any:
         names.update(thread.name for thread in threading.enumerate())
@@ -559,7 +565,7 @@ def test_its_thread_seconds_and_waiting() -> None:
     assert list(loader.seconds) == ["sampling", "features", "copies", "waiting"]
     assert list(make().seconds) == ["sampling", "features", "waiting"]
     for _ in loader:
-        time.sleep(0.005)  # so that copies wait for room
+        assert full.wait(60)  # until copies wait for room
     assert "spsample copies" in names
     stages = {one.stage: one for one in stage_times({**loader.seconds, "training": 1.0})}
     assert list(stages) == ["sampling", "features", "copies", "training"]

@@ -83,6 +83,7 @@ def test_order_is_kept_where_later_batches_are_done_sooner() -> None:
     loader.close()
 
 
+@pytest.mark.needs("shared memory")
 def test_results_of_any_size_and_whole_batches() -> None:
     loader = make(transform=transforms.larger, transform_workers=2)
     for number, made in enumerate(loader):
