@@ -17,8 +17,9 @@ from spsample.errors import CapacityError
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
 
-__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room"]
+__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room", "vertex_name"]
 
+_BLANKS = " \t\f\v\r"
 _BYTES_PER_NAME = 160
 
 
@@ -36,6 +37,18 @@ def check_room(argument: str, used: int, room: int) -> None:
             expected=f"at most {format_bytes(room)}, a third of the memory budget: they are kept in memory",
             hint="Raise --memory-budget.",
         )
+
+
+def vertex_name(value: bytes | str) -> str:
+    r"""Return a name as vertices have it, in edges and in tables of vertices: blanks at its ends do not count.
+
+    Examples
+    --------
+    >>> vertex_name(b" New York\t"), vertex_name("\u00a0x")
+    ('New York', '\xa0x')
+    """
+    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    return text.strip(_BLANKS)
 
 
 class VertexNames:
