@@ -144,6 +144,7 @@ def test_copies_go_on_beside_the_work(graph):
     x = np.random.default_rng(0).normal(size=(graph.num_nodes, 600)).astype(np.float32)
     loader = sp.BulkLoader(graph, SEEDS, SAMPLER, device="cuda", batch_size=1024, features=x, prefetch=2)
     expected = [batch.x[0].tolist() for batch in loader]
+    loader.set_epoch(0)
     batches = iter(loader)
     next(batches)
     torch.cuda._sleep(20_000_000_000)  # some ten seconds of work
