@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -265,7 +266,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
 def _tell_folder(folder: RunFolder) -> None:
     """Say what is in it, and what is not."""
     print_line(f"{folder.path}: {', '.join(folder.contents)}")
-    if not folder.has_figures:
+    if find_spec("matplotlib") is None:
         print_message(
             "no figures without matplotlib: pip install matplotlib, and "
             f"'spsample train --resume {folder.path}' draws them"

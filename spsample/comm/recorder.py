@@ -13,6 +13,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import row_bytes
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.common.checks import require_type
+from spsample.common.locks import renewed
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Traffic:
     """
 
     phases: dict[str, Counts] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    _lock: Lock = field(default_factory=lambda: renewed(Lock()), repr=False)
 
     def add(self, phase: str, counts: Counts) -> None:
         """Count one call."""

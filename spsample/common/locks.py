@@ -29,6 +29,7 @@ def renewed(lock: T) -> T:
     ...     print(lock.locked(), was_held(lock))
     True False
     """
+    _ = lock._at_fork_reinit  # type: ignore[attr-defined]  # semaphores and barriers have none
     _OF_PROCESS.add(lock)
     return lock
 

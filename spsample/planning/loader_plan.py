@@ -141,8 +141,9 @@ def plan_loader(
     bulk_size : int or None
         Batches of a bulk, of all ranks; None: as many as fit, and with prefetch no more than an eighth of an epoch.
     memory_budget : int, str or None
-        Bytes of a rank. None: half of what is available for a bulk size that is chosen, all of it where that
-        is too little for bulks of 64, and for one that is given; on several ranks nothing is planned for the latter.
+        Bytes of a rank. None, for a bulk size that is chosen: half of what is available; or all of it, for bulks of 64
+        at most, where half is too little for these. None, for one that is given: all of it; on several ranks nothing
+        is planned then.
 
     Raises
     ------
@@ -154,8 +155,9 @@ def plan_loader(
     if bulk_size is None:
         plan = _plan_within(work, memory_budget)
         share = num_batches if work.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
-        if memory_budget is None and not plan.fits(_in_steps(min(share, USUAL_BULK_SIZE), ranks)):
-            plan = replace(plan, memory_budget=int(plan.memory_budget / AVAILABLE_SHARE))
+        usual = min(share, USUAL_BULK_SIZE)
+        if memory_budget is None and not plan.fits(_in_steps(usual, ranks)):
+            plan, share = replace(plan, memory_budget=int(plan.memory_budget / AVAILABLE_SHARE)), usual
         plan.require(min(1, work.num_batches))
         return plan, _in_steps(max(min(plan.largest(epoch), share), 1), ranks)
     size = _in_steps(bulk_size, ranks)

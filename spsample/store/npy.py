@@ -76,10 +76,11 @@ def read_header(file: IO[bytes]) -> NpyHeader:
             raise ValueError(f"version {version} of the form .npy")
         shape, is_fortran, dtype = _parsed(file, _READERS[version])
         begin = file.tell()
+        np.broadcast_to(np.empty((), "V1"), shape)  # refuses negative, too large and too many sizes
+        if any(isinstance(size, bool) for size in shape) or (dtype.itemsize == 0 and 0 not in shape):
+            raise ValueError(f"shape {shape} of dtype {dtype.str!r}")
     except Exception as error:
         raise ValueError(f"a damaged header ({error})") from error
-    if min(shape, default=0) < 0:
-        raise ValueError(f"a damaged header (shape {shape})")
     if dtype.hasobject:
         raise ValueError(f"pickled objects (dtype {dtype.str!r}), which are not read")
     return NpyHeader(shape, dtype, is_fortran, begin)

@@ -116,11 +116,17 @@ class Journal(Callback):
         self._size, self._losses = state.get("size", 0), list(state.get("losses", []))
 
     def _write(self, line: dict[str, Any]) -> None:
-        with only_recorded(self.path), self.path.open("ab") as file:
-            file.truncate(min(self._size, file.tell()))  # a full disk may have cut the line before
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            self._size = file.tell()
+        with only_recorded(self.path), self.path.open("ab", buffering=0) as file:
+            file.truncate(min(self._size, file.tell()))
+            whole = json.dumps(line).encode() + b"\n"
+            written = 0
+            try:
+                while written < len(whole):
+                    written += file.write(whole[written:])
+            except OSError:
+                file.truncate(self._size)  # no line is half there
+                raise
+            self._size += written
 
 
 def require_tensorboard() -> Any:

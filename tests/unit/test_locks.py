@@ -33,14 +33,15 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
 def made_plainly(source: str) -> list[str]:
-    """Names of locks that a source makes and does not hand to `renewed`, and of what has locks within."""
+    """Names of locks that a source makes, or hands on, but not to `renewed`; and of what has locks within."""
     tree = ast.parse(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    inner = {id(one) for call in calls if named(call.func) == "renewed" for one in call.args}
-    plain = [named(call.func) for call in calls if id(call) not in inner]
-    return [name for name in plain if name in LOCKS | QUEUES] + [
-        named(node) for node in ast.walk(tree) if named(node) == "cached_property"
-    ]
+    nodes = list(ast.walk(tree))
+    renewals = [call for call in nodes if isinstance(call, ast.Call) and named(call.func) == "renewed"]
+    others = [node.annotation for node in nodes if isinstance(node, (ast.arg, ast.AnnAssign)) and node.annotation]
+    others += [node.returns for node in nodes if isinstance(node, ast.FunctionDef) and node.returns]
+    aside = {id(inner) for outer in (*renewals, *others) for inner in ast.walk(outer)}
+    names = [named(node) for node in nodes if id(node) not in aside]
+    return [name for name in names if name in LOCKS | QUEUES | {"cached_property"}]
 
 
 def named(node: ast.AST) -> str:
@@ -67,12 +68,19 @@ def test_every_lock_is_renewed():
         ("a, b = renewed(threading.RLock()), threading.Condition()", ["Condition"]),
         ("x: queue.Queue[int] = queue.Queue(3)", ["Queue"]),
         ("event = torch.cuda.Event()", []),
-        ("def make(kind: type[Lock] = Lock) -> Lock: ...", []),
+        ("def make(kind: type[Lock]) -> Lock: ...", []),
+        ("def make(kind=Lock): ...", ["Lock"]),
+        ("lock: Lock = field(default_factory=Lock)", ["Lock"]),
         ("class A:\n    @functools.cached_property\n    def b(self): ...", ["cached_property"]),
     ],
 )
 def test_what_counts_as_a_lock(source, found):
     assert made_plainly(source) == found
+
+
+def test_a_lock_that_cannot_be_renewed_is_refused():
+    with pytest.raises(AttributeError):
+        renewed(threading.Semaphore())
 
 
 def ends(body) -> bool:

@@ -232,7 +232,8 @@ class DiskFeatures:
     def forget(self) -> None:
         """Say that what was announced and not yet gathered will not come; nothing after `close`."""
         if self._rows is not None:
-            self._waiting.clear(self._open_rows())
+            rows = self._open_rows()
+            self._waiting.clear(rows)
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.
@@ -296,19 +297,20 @@ class DiskFeatures:
         return vertices if self._row_of_vertex is None else self._row_of_vertex.take(vertices)
 
     def _open_rows(self) -> Any:
+        if self._rows is not None and self._process != os.getpid():
+            self._reopen()
         rows = self._rows
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
-        return rows if self._process == os.getpid() else self._reopened()
+        return rows
 
-    def _reopened(self) -> Any:
+    def _reopen(self) -> None:
         """In a forked process: locks of the rows that it began with may be held by threads that it has not."""
         with self._reopening:
             if self._process != os.getpid():
                 self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
                 self._waiting = _Waiting()
                 self._process = os.getpid()
-        return self._rows
 
 
 class _Waiting:
