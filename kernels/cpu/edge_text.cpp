@@ -130,7 +130,7 @@ struct IntegerEnds {
     bool take(int64_t i, const char*, const Token& source, const Token& target) {
         return parse_id(trimmed(source), sources[i]) && parse_id(trimmed(target), targets[i]);
     }
-    static bool may_be_edge(const char*, const char*) { return false; }
+    static bool may_be_edge(const char*, const char*) { return true; }
 };
 
 // Where names begin and end in the text: (begin, end) of edge i at 2i.
@@ -145,14 +145,15 @@ struct NamedEnds {
         sources[2 * i + 1] = source.end - text;
         targets[2 * i] = target.begin - text;
         targets[2 * i + 1] = target.end - text;
-        return source.begin < source.end && target.begin < target.end;
+        const Token ends[] = {trimmed(source), trimmed(target)};
+        return ends[0].begin < ends[0].end && ends[1].begin < ends[1].end;
     }
-    // A name may begin as a comment does.
+    // A name may begin as a comment does; a comment has a blank, or the same sign, behind the first one.
     static bool may_be_edge(const char* begin, const char* end) { return begin + 1 < end && !is_blank(begin[1]) && begin[1] != begin[0]; }
 };
 
 // (sources, targets, weights, lines, bad): the edges of whole lines, the last of which may lack its newline. Empty lines and those that
-// start with # or % are passed over. `bad` is -1, or the number of the first line (from 0) that is no edge: it has fewer or more fields
+// start with # or % are passed over, unless they would be edges. `bad` is -1, or the number of the first line (from 0) that is no edge: it has fewer or more fields
 // than it may have, a quote that is not closed, or something else than an integer (a name; a number, in the column of weights) in a
 // column; edges before it are returned. weight -1: no weights (an empty array). O(bytes).
 template <class Ends>
@@ -183,11 +184,12 @@ nb::tuple parse(const nb::bytes& text, const char* delimiter, const LineForm& fo
             if (comment && !Ends::may_be_edge(first, stop)) continue;
             const char* last = stop;
             while (last > first && last[-1] == '\r') --last;
-            bool good = fields.split(begin, last, tokens) && form.fits(tokens);  // blanks may be empty columns between tabs
+            // blanks may be empty columns between tabs
+            const bool good = fields.split(begin, last, tokens) && form.fits(tokens) && form.reaches(tokens) &&
+                              ends.take(count, start, tokens[form.source], tokens[form.target]) &&
+                              (form.weight < 0 || parse_weight(trimmed(tokens[static_cast<size_t>(form.weight)]), weights[count]));
             if (comment && !good) continue;
-            good = good && !comment && form.reaches(tokens) && ends.take(count, start, tokens[form.source], tokens[form.target]) &&
-                   (form.weight < 0 || parse_weight(trimmed(tokens[static_cast<size_t>(form.weight)]), weights[count]));
-            if (!good) {
+            if (!good || comment) {
                 bad = line;
                 break;
             }

@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 from spsample.convert.options import ConvertOptions
 from spsample.errors import InputError
 
-__all__ = ["EdgeColumns", "edge_columns", "named_ends"]
+__all__ = ["EdgeColumns", "edge_columns", "is_column_number", "is_index_name", "named_ends"]
 
 _SOURCES = ("src", "source", "from", "u")
 _TARGETS = ("dst", "target", "to", "v")
@@ -20,6 +20,22 @@ class EdgeColumns(NamedTuple):
     source: int
     target: int
     weight: int = -1
+
+
+def is_column_number(word: str) -> bool:
+    """Whether a word is the number of a column, as far as it can be told without the table."""
+    return word.isascii() and word.isdigit()
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
+
+    Examples
+    --------
+    >>> [is_index_name(name) for name in ("", "Unnamed: 0", "index", "__index_level_0__", "id")]
+    [True, True, True, True, False]
+    """
+    return name.lower() in ("", "index") or name.startswith(("Unnamed: ", "__index_level_"))
 
 
 def named_ends(names: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -62,12 +78,13 @@ def edge_columns(
         If a column is not there, or more than one choice is possible.
     """
     weight = -1 if options.weights is None else _numbers(table, names, width, "weights", [options.weights])[0]
+    free = [column for column in range(width) if column != weight]
     if options.columns is not None:
         source, target = _numbers(table, names, width, "columns", options.columns)
     elif names is None:
-        source, target = _first_two(table, [i for i in range(width) if i != weight], counts)
+        source, target = _first_two(table, free, counts)
     else:
-        source, target = _by_name(table, names, [i for i in range(width) if i != weight])
+        source, target = _by_name(table, names, free)
     if len({source, target, weight}) < 3:
         given = f"the columns {source} and {target} of {table}, and {weight} for the weights"
         raise InputError(argument="columns", given=given, expected="a column for each")
@@ -77,24 +94,27 @@ def edge_columns(
 def _numbers(table: str, names: Sequence[str] | None, width: int, argument: str, words: Sequence[str]) -> list[int]:
     """Columns by their names, or else by their numbers."""
     held = [] if names is None else list(names)
-    twice = [word for word in words if held.count(word) > 1]
-    if twice:
-        given = f"{twice[0]!r} for {table}, where {held.count(twice[0])} columns have that name"
+    twice = next((word for word in words if held.count(word) > 1), None)
+    if twice is not None:
+        given = f"{twice!r} for {table}, where {held.count(twice)} columns have that name"
         raise InputError(argument=argument, given=given, expected="the number of a column, from 0")
-    by_number = [int(word) if word.isdigit() and int(word) < width else None for word in words]
+    by_number = [int(word) if is_column_number(word) and int(word) < width else None for word in words]
     by_name = [held.index(word) if word in held else None for word in words]
     if None not in by_name and None not in by_number and by_name != by_number:
-        given = f"{','.join(words)} for {table}, whose columns {', '.join(held)} have other numbers than names"
-        raise InputError(argument=argument, given=given, expected="names that are no numbers, in the table too")
-    chosen = by_name if None not in by_name else by_number
+        raise InputError(
+            argument=argument,
+            given=f"{','.join(words)} for {table}, whose columns {', '.join(held)} have other numbers than names",
+            expected="one reading",
+            hint=f"Type --{argument} {','.join(map(str, by_name))} for the columns of these names.",
+        )
+    chosen = by_number if None in by_name and None not in by_number else by_name
     if None in chosen:
         chosen = [number if name is None else name for name, number in zip(by_name, by_number, strict=True)]
     for word, column in zip(words, chosen, strict=True):
         if column is None:
             found = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
-            raise InputError(
-                argument=argument, given=f"{word!r} for {table} with {found}", expected="a column of the table"
-            )
+            given = f"{word!r} for {table} with {found}"
+            raise InputError(argument=argument, given=given, expected="a column of the table")
     return [column for column in chosen if column is not None]
 
 
@@ -112,15 +132,27 @@ def _by_name(table: str, names: Sequence[str], free: list[int]) -> tuple[int, in
     sources, targets = named_ends(names)
     if len(sources) == 1 and len(targets) == 1:
         return sources[0], targets[0]
-    turned = targets == free[:1] or sources == free[1:2]
-    if len(free) == 2 and len(sources) < 2 and len(targets) < 2 and not turned:
-        return free[0], free[1]
-    given = f"the columns {', '.join(names[i] for i in free)}"
-    if len(free) < 2:
-        raise InputError(argument="columns", given=f"{given} for {table}", expected="a source and a target column")
-    ends = [(source, target) for source in sources for target in targets] or [(free[0], free[1])]
-    lines = [f"--columns {names[source]},{names[target]}" for source, target in ends]
-    _refuse(table, given, " or ".join(lines) if sources and targets else f"{lines[0]}, or whichever two they are")
+    ends = [column for column in free if not is_index_name(names[column])]
+    turned = targets == ends[:1] or sources == ends[1:2]
+    plain = len(ends) == len(free) == 2 and len(sources) < 2 and len(targets) < 2
+    if plain and not turned:
+        return ends[0], ends[1]
+    given = f"the columns {', '.join(map(repr, names))}"
+    words = [_word(names, column) for column in range(len(names))]
+    if sources and targets:
+        pairs = [f"--columns {words[source]},{words[target]}" for source in sources for target in targets]
+        _refuse(table, given, " or ".join(pairs))
+    if len(ends) == 2:
+        first, second = (words[column] for column in (reversed(ends) if turned else ends))
+        _refuse(table, given, f"--columns {first},{second}, or {second},{first} where edges lead the other way")
+    _refuse(table, given, f"--columns SOURCE,TARGET with two of {', '.join(words[column] for column in ends)}")
+
+
+def _word(names: Sequence[str], column: int) -> str:
+    """The name of a column as ``--columns`` takes it, or its number."""
+    name = names[column]
+    unclear = names.count(name) > 1 or "," in name or name != name.strip() or not name or is_column_number(name)
+    return str(column) if unclear else name
 
 
 def _refuse(table: str, given: str, lines: str) -> NoReturn:

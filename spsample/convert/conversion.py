@@ -189,19 +189,18 @@ class _Run:
         )
         used = num_with_edges(indptr, indices) if num_nodes > _SPARSE * rows else num_nodes
         loops = 0 if self.options.drop_self_loops else self.loops
+        notes = []
+        if len(indices) == 0:
+            notes.append("no edges: every vertex is isolated")
+        elif num_nodes > _SPARSE * used:
+            notes.append(f"vertices that have an edge: {used:,} of {num_nodes:,} (--renumber leaves the others out)")
         if repeated:
             self.writer.set(repeated_edges=repeated)
-        notes = {
-            f"vertices that have an edge: {used:,} of {num_nodes:,} (--renumber leaves the others out)": (
-                num_nodes > _SPARSE * used > 0
-            ),
-            "no edges: every vertex is isolated": len(indices) == 0,
-            f"edges that repeat one between the same vertices: {repeated:,} (--deduplicate first leaves them out)": (
-                repeated > 0
-            ),
-            f"edges from a vertex to itself: {loops:,} (--drop-self-loops leaves them out)": loops > 0,
-        }
-        return tuple(note for note, holds in notes.items() if holds)
+            hint = "--deduplicate first leaves them out"
+            notes.append(f"edges that repeat one between the same vertices: {repeated:,} ({hint})")
+        if loops:
+            notes.append(f"edges from a vertex to itself: {loops:,} (--drop-self-loops leaves them out)")
+        return tuple(notes)
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -268,7 +267,7 @@ class _Run:
             self.loops += loops
             line += chunk.lines
             self.report("reading", self.edges_read, self.origin.num_edges)
-        self.origin.check(self.edges_read)
+        self.origin.check()
 
     def _measured(
         self, task: Callable[[], EdgeChunk], limit: int | None, count: bool
@@ -293,7 +292,8 @@ class _Run:
         number = self._limit(edges) or self.origin.num_names() or self.histogram.largest + 1
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
-            raise DataError(argument=edges.name, given="no edges", expected=expected, hint="Give --num-nodes.")
+            hint = "" if self.options.string_ids else "Give --num-nodes."
+            raise DataError(argument=edges.name, given="no edges", expected=expected, hint=hint)
         most = min(1 << _WIDEST_IDS, shutil.disk_usage(self.writer.folder).free // 8)
         if number > most:
             hint = "--renumber numbers the ids that occur 0, 1, ..."

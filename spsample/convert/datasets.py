@@ -58,7 +58,7 @@ class GraphEdges:
 
 def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return facts and arrays of a data set, apart from its graph."""
-    facts = {**dataset.meta, "name": dataset.name, "metric": dataset.metric, "num_classes": dataset.num_classes}
+    facts = {"name": dataset.name, **dataset.meta, "metric": dataset.metric, "num_classes": dataset.num_classes}
     arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
     if dataset.num_classes:
         arrays["y"] = dataset.y

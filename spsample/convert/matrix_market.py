@@ -43,11 +43,13 @@ class MatrixMarketEdges:
         self.num_nodes: int | None = header.num_nodes
         weight = 2 if weighted and not header.pattern else -1
         self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
+        self._read: list[int] = []  # entries of each chunk
         width = 2 if header.pattern else 3
         self._text = TextEdges(path, TextForm(" ", EdgeColumns(1, 0, weight), (width, width), header.lines))
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield a function per block of lines."""
+        self._read.clear()
         for task in self._text.tasks(max(1, count // 2) if self._header.symmetric else count):
             yield partial(self._entries, task)
 
@@ -55,6 +57,7 @@ class MatrixMarketEdges:
         chunk = task()
         place = chunk.place
         self._end_at_outside(chunk)
+        self._read.append(chunk.count)
         chunk.sources, chunk.targets = chunk.sources - 1, chunk.targets - 1
         if not self._header.symmetric:
             return chunk
@@ -85,19 +88,17 @@ class MatrixMarketEdges:
         chunk.sources, chunk.targets, chunk.count = chunk.sources[:at], chunk.targets[:at], at
         chunk.weights = None if chunk.weights is None else chunk.weights[:at]
 
-    def check_count(self, edges: int) -> None:
-        """Refuse a file that ended early or went on.
+    def check_count(self) -> None:
+        """Refuse a file that ended early or went on, once it has been read.
 
         Raises
         ------
         DataError
             If there were not as many entries as the header says.
         """
-        entries = self._header.entries
-        most = 2 * entries if self._header.symmetric else entries
-        if not entries <= edges <= most:
-            given = f"{edges} entries"
-            raise DataError(argument=self.name, given=given, expected=f"{entries}, as the header says")
+        if sum(self._read) != self._header.entries:
+            given = f"{sum(self._read)} entries"
+            raise DataError(argument=self.name, given=given, expected=f"{self._header.entries}, as the header says")
 
 
 def _read_header(path: Path) -> _Header:

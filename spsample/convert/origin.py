@@ -71,10 +71,10 @@ class Origin:
     notes: tuple[str, ...] = ()
     """What a user should know of the source."""
 
-    def check(self, edges: int) -> None:
-        """Compare the number of edges read with what the source says of it."""
+    def check(self) -> None:
+        """Compare what was read with what the source says of it."""
         if isinstance(self.edges, MatrixMarketEdges):
-            self.edges.check_count(edges)
+            self.edges.check_count()
 
     def num_names(self) -> int:
         """How many vertices have been named."""
@@ -162,7 +162,8 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     edges = _edges(text, kind, options, names)
     total = getattr(edges, "num_edges", None)
     name, unread = Path(text.split(",")[0]).name.split(".")[0], getattr(edges, "unread", ())
-    return Origin(edges, name, {"source": text}, names=names, num_edges=total, unread=unread)
+    notes = getattr(edges, "notes", ())
+    return Origin(edges, name, {"source": text}, names=names, num_edges=total, unread=unread, notes=notes)
 
 
 def _is_pair(text: str) -> bool:

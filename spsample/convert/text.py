@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
-from spsample.convert.columns import EdgeColumns, edge_columns, named_ends
+from spsample.convert.columns import EdgeColumns, edge_columns, is_column_number, is_index_name, named_ends
 from spsample.convert.compressed import binary_form, open_bytes
-from spsample.convert.names import VertexNames
+from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
@@ -23,8 +23,9 @@ __all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]
 
 _BYTES_PER_EDGE = 4
 _MARKS = ",;\t "
-_MARK_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_MARK_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "blanks"}
 _HEAD = 1 << 16
+_MAX_LINES = 1000  # that are looked at
 _ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
 _MAX_LINE = 1 << 26
 _MAX_FIELDS = 1 << 62
@@ -44,6 +45,7 @@ class TextForm(NamedTuple):
     fields: tuple[int, int] = (0, _MAX_FIELDS)
     skipped: int = 0
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def text_form(path: Path, options: ConvertOptions) -> TextForm:
@@ -57,16 +59,21 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     number, lines = _first_lines(path)
     if not lines:
         return TextForm(" ", EdgeColumns(0, 1, -1 if options.weights is None else 2))
-    delimiter = _delimiter(path, lines[0], options)
-    fields = _fields(lines[0], delimiter)
+    if b"\r" in lines[0].rstrip(b"\r"):
+        raise _bad_quotes(str(path), number + 1, lines[0])
+    delimiter = _delimiter(path, lines, options)
+    rows = [_fields(line, delimiter) for line in lines]
+    fields = rows[0]
     if fields is None:
         raise _bad_quotes(str(path), number + 1, lines[0])
-    header = _has_header(path, fields, options)
-    counts = not header and _counts([_fields(line, delimiter) for line in lines])
+    header = _has_header(path, [row for row in rows[:2] if row], options)
     names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
+    counts = not header and _counts(rows)
     columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
-    full = max((i + 1 for i, field in enumerate(fields) if field), default=0)
-    return TextForm(delimiter, columns, (full, len(fields)), number + 1 if header else 0, names)
+    notes: tuple[str, ...] = ()
+    if options.header is None and not header and delimiter == "," and fields == ["0", "1"]:  # as pandas names columns
+        notes = ("the first line, 0,1, is read as an edge; --header where it names the columns",)
+    return TextForm(delimiter, columns, _field_counts(fields), number + 1 if header else 0, names, notes)
 
 
 def _first_lines(path: Path) -> tuple[int, list[bytes]]:
@@ -80,7 +87,7 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
             for i, line in enumerate(lines):
                 if _holds_data(line):
                     following = (rest + bytes(file.read(_HEAD))).split(b"\n")[:-1]
-                    return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])]
+                    return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])][:_MAX_LINES]
             number += len(lines)
             if len(rest) > _MAX_LINE:
                 break
@@ -115,43 +122,71 @@ def _fields(line: bytes, delimiter: str) -> list[str] | None:
     return None if fields is None else [field.decode("utf-8", "replace") for field in fields]
 
 
-def _delimiter(path: Path, line: bytes, options: ConvertOptions) -> str:
-    """The character between columns: the one by which the first line is an edge or names its ends, or the only one."""
-    split = {mark: fields for mark in _MARKS if (fields := _fields(line, mark)) is not None and len(fields) > 1}
-    if "\t" in split and (options.string_ids or ".tsv" in path.suffixes):
+def _field_counts(fields: Sequence[str]) -> tuple[int, int]:
+    """The least and the most fields of a line: empty ones at its end may be left out."""
+    return max((i + 1 for i, field in enumerate(fields) if field), default=0), len(fields)
+
+
+def _fit(rows: Sequence[Sequence[str] | None]) -> bool:
+    """Whether all lines have as many fields as the first."""
+    if rows[0] is None:
+        return False
+    least, most = _field_counts(rows[0])
+    return all(row is not None and len(row) >= least and _field_counts(row)[0] <= most for row in rows)
+
+
+def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> str:
+    """The character between columns.
+
+    The one by which the first line is an edge or names its ends; else the one that there is; of several the one by
+    which all lines have as many fields, without quotes left in them.
+    """
+    rows = {mark: [_fields(line, mark) for line in lines] for mark in _MARKS}
+    seen = [mark for mark in _MARKS[:-1] if rows[mark][0] is None or len(rows[mark][0] or ()) > 1]
+    if "\t" in seen and ".tsv" in path.suffixes:
         return "\t"
-    if split.get("\t") == split.get(" "):
-        split.pop("\t", None)  # white space is either, and both
-    clear = [mark for mark, fields in split.items() if _is_edge(fields, options) or _names_ends(fields, options)]
-    if len(clear) == 1:
-        return clear[0]
-    marks = [mark for mark in split if mark != " "]
+    if rows["\t"] == rows[" "]:
+        seen = [mark for mark in seen if mark != "\t"]  # white space is either, and both
+    first = {mark: rows[mark][0] or [] for mark in (*seen, " ")}
+    clear = [mark for mark, row in first.items() if _is_edge(row, options) or _names_ends(row, options)]
+    marks = clear or seen
+    for better in (_fit, _without_quotes):
+        marks = [mark for mark in marks if better(rows[mark])] or marks
     if len(marks) > 1:
         kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
         raise DataError(
             argument=str(path),
-            given=f"the first line {_shown(line)}, with {kinds} between words",
+            given=f"the first line {_shown(lines[0])}, with {kinds} between words",
             expected="one character between columns",
-            hint="Put fields that hold another one in quotes.",
+            hint="Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
         )
     return marks[0] if marks else " "
 
 
+def _without_quotes(rows: Sequence[Sequence[str] | None]) -> bool:
+    return not any('"' in field for row in rows for field in row or ())
+
+
+def _asked(options: ConvertOptions) -> list[str]:
+    """Columns as the user gives them."""
+    return [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
+
+
+def _ends(options: ConvertOptions, width: int) -> list[int]:
+    """The columns of the ends, as far as these are known without a header."""
+    free = [str(column) for column in range(width) if str(column) != options.weights]
+    return [int(word) for word in options.columns or free[:2] if is_column_number(word) and int(word) < width]
+
+
 def _is_edge(fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Whether there are integers in the columns of the ends, as far as these are known without a header."""
-    ends = _ends(fields, options)
-    return len(ends) == 2 and all(_INTEGER.fullmatch(end) for end in ends)
-
-
-def _ends(fields: Sequence[str], options: ConvertOptions) -> list[str]:
-    words = options.columns or ("0", "1")
-    return [fields[int(word)] for word in words if word.isdigit() and int(word) < len(fields)]
+    """Whether there are integers in the columns of the ends."""
+    ends = _ends(options, len(fields))
+    return len(ends) == 2 and all(_INTEGER.fullmatch(fields[column]) for column in ends)
 
 
 def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
     """Whether a line is certainly a header: it has the columns asked for, or one name of each end."""
-    asked = [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
-    named = [word for word in asked if not word.isdigit()]
+    named = [word for word in _asked(options) if not is_column_number(word)]
     if named:
         return all(word in fields for word in named)
     sources, targets = named_ends(fields)
@@ -159,24 +194,30 @@ def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
     return bool(sources and targets) and not letters
 
 
-def _has_header(path: Path, fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Whether the first line names the columns."""
+def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptions) -> bool:
+    """Whether the first of some lines names the columns."""
+    first, second = rows[0], rows[1] if len(rows) > 1 else None
     if options.header is not None:
         return options.header
-    asked = [*(options.columns or ()), *([] if options.weights is None else [options.weights])]
-    if any(not word.isdigit() for word in asked) or _names_ends(fields, options):
+    if any(not is_column_number(word) for word in _asked(options)) or _names_ends(first, options):
         return True
-    unnamed = [""] + [str(i) for i in range(len(fields) - 1)]
-    if list(fields) == unnamed:  # a data frame without names, as pandas writes it
+    if len(first) > 2 and is_index_name(first[0]) and list(first[1:]) == [str(i) for i in range(len(first) - 1)]:
+        return True  # a data frame without names, as pandas writes it with its index
+    counted = len(first) > 2 and list(first) == [str(i) for i in range(len(first))]  # or without
+    numbers = [bool(_NUMBER.fullmatch(field)) for field in first]
+    if not any(numbers) and not options.string_ids:
         return True
-    numbers = [field for field in fields if _NUMBER.fullmatch(field)]
-    if all(end in numbers for end in _ends(fields, options)) or (options.string_ids and numbers and all(fields)):
+    words_over_numbers = second is not None and any(
+        bool(word) and not number and bool(_NUMBER.fullmatch(below))
+        for word, number, below in zip(first, numbers, second, strict=False)
+    )
+    ends = _ends(options, len(first))
+    is_edge = all(numbers[column] for column in ends) or (options.string_ids and any(numbers) and all(first))
+    if is_edge and not words_over_numbers and not counted:
         return False
-    if not numbers and not options.string_ids:
-        return True
     raise InputError(
         argument="header",
-        given=f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, fields))}",
+        given=f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, first))}",
         expected="one reading",
         hint="Type --header where it names the columns, or --no-header.",
     )
@@ -202,6 +243,7 @@ class TextEdges:
         self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
         self.unread = tuple(name for i, name in enumerate(form.names) if i not in form.columns)
         self.ends = (form.names[source], form.names[target]) if len(form.names) > max(source, target) else None
+        self.notes = form.notes
         self._path, self._form = path, form
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
@@ -230,11 +272,11 @@ class TextEdges:
             return _bad_quotes(self.name, number, line)
         given = f"{_shown(line)} in line {number}"
         if not _holds_data(line):
-            hint = "Put the name in quotes, or a blank behind the sign."
+            hint = "Put the first column in quotes where it is an edge, or remove the line."
             return DataError(argument=self.name, given=given, expected="a comment or an edge", hint=hint)
         held = max((i + 1 for i, field in enumerate(fields) if field), default=0)
         if max(form.columns) < len(fields) and not (len(fields) >= form.fields[0] and held <= form.fields[1]):
-            expected = f"as many columns as in the first line: {form.fields[1]}"
+            expected = f"{form.fields[1]} columns" + (", as in the first line" if form.names else "")
             hint = "A field that holds what separates columns stands in quotes. Lists of neighbours are not read."
             return DataError(argument=self.name, given=given, expected=expected, hint=hint)
         weight = form.columns.weight
@@ -260,7 +302,7 @@ def _bad_quotes(name: str, number: int, line: bytes) -> DataError:
         argument=name,
         given=f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
         expected="quoted fields that end in their line",
-        hint="Double a quote that is meant as such. Line breaks within quotes are not read.",
+        hint="Quote the whole field, and double the quotes in it. Line breaks within quotes are not read.",
     )
 
 
@@ -330,4 +372,4 @@ def _name(text: bytes, begin: int, end: int) -> str:
     name = text[begin:end]
     if text[begin - 1 : begin] == b'"':
         name = name.replace(b'""', b'"')
-    return name.decode("utf-8", "surrogateescape")
+    return vertex_name(name)

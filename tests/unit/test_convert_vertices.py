@@ -289,7 +289,7 @@ def test_ids_in_one_table_alone_are_counted_and_named(tmp_path):
     assert store.vertices.names(range(5)).tolist() == [5, 7, 8, 9, 20]
     assert notes[1:2] == ["vertices of n.csv without an edge: 2 (8, 20)"]
     assert "2 (5, 7)" in notes[2]
-    store, notes = made(tmp_path, "0,1\n1,0\n", "id,label\n4,1\n0,3\n")
+    store, notes = made(tmp_path, "1,0\n0,1\n", "id,label\n4,1\n0,3\n")
     assert by_name(store, "y") == {0: 3, 1: -1, 2: -1, 3: -1, 4: 1}
     assert "1 (4)" in notes[1]
     assert "3 (1, 2, 3)" in notes[2]
@@ -642,7 +642,7 @@ def test_ogb_by_its_path_alone(tmp_path, monkeypatch, given):
     np.testing.assert_array_equal(graph.indptr, wanted.indptr)
     np.testing.assert_array_equal(graph.indices, wanted.indices)
     np.testing.assert_array_equal(data.x, np.array([[1, -2.5], [3, 0.4], [5, 6], [7, 8]], np.float32))
-    assert (data.y.tolist(), data.num_classes, data.name) == ([0, 2, -1, 1], 3, "ogbn_tiny")
+    assert (data.y.tolist(), data.num_classes, data.name) == ([0, 2, -1, 1], 3, "store")
     assert (data.train_idx.tolist(), data.val_idx.tolist(), data.test_idx.tolist()) == ([1, 0], [3], [2])
     assert result.notes[0].endswith("edge-feat.csv.gz, node-year.csv.gz")
     assert "--symmetrise adds the other" in result.notes[1]
