@@ -44,7 +44,7 @@ class VertexTable(Protocol):
     path: Path
     names: tuple[str, ...]
     numeric: frozenset[str]
-    not_quite: Mapping[str, str]
+    not_quite: dict[str, str]
     """Columns of which most values are numbers, and the first value of each that is none, with its row."""
     column_bytes: int
     """Memory that a column takes while it is read, beside its batch."""

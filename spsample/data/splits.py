@@ -144,8 +144,10 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
         if name not in arrays:
             given = f"no array {name!r}, but {next(n for n in found.values() if n in arrays)!r}"
             raise DataError(argument=argument, given=given, expected=f"all of {', '.join(found.values())}, or none")
+    if not found:
+        return {}
     held = {part: np.asarray(arrays[name]) for part, name in found.items()}
-    if not found or found["train"].endswith("_idx"):
+    if found["train"].endswith("_idx"):
         ids = {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
         _check_ids(argument, ids)
         return ids
