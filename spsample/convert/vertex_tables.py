@@ -168,6 +168,7 @@ class CsvTable:
         import pyarrow as pa
         from pyarrow import csv
 
+        block = _MARK + block if block.startswith(_MARK) else block  # pyarrow leaves one out
         reading = csv.ReadOptions(
             use_threads=False, block_size=len(block) + 1, column_names=names, skip_rows_after_names=int(skip)
         )
