@@ -151,7 +151,8 @@ def _features(argument: str, x: Any, rows: int) -> Any:
     if x.ndim not in (1, 2) or x.dtype.kind not in "biuf" or x.shape[0] != rows:
         given = f"features of dtype {x.dtype} and shape {x.shape}"
         raise DataError(argument=argument, given=given, expected=f"numbers in {rows} rows, one per vertex")
-    for places, values in _pieces(x.data if sparse.issparse(x) else x):
+    held = x.data if sparse.issparse(x) else x
+    for places, values in _pieces(held) if x.dtype.kind == "f" else ():
         finite = np.isfinite(values)
         if not finite.all():
             row = places.start + int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))

@@ -86,7 +86,8 @@ class ParquetTable:
         Without pyarrow.
     """
 
-    column_bytes = 6 << 20  # a dictionary, a page as it is stored, and its values
+    column_bytes = 6 << 20
+    """Memory that a column takes while it is read, beside its batch: a dictionary, a stored page, and its values."""
 
     def __init__(self, path: Path) -> None:
         require_module("pyarrow.parquet", needed_for="reading Parquet files", extra="convert")

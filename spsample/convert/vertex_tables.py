@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ _BAD_VALUE = re.compile(
 )
 _ROW = re.compile(r"Row #(\d+)")
 
+VertexTable: TypeAlias = "CsvTable | ParquetTable"
+
 
 class VertexRows(NamedTuple):
     """An array of rows of vertices that is made piece by piece: each piece is (places of its rows, rows)."""
@@ -36,22 +38,6 @@ class VertexRows(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     pieces: Callable[[], Iterator[tuple[Any, NDArray[Any]]]]
-
-
-class VertexTable(Protocol):
-    """Named columns, of which some are numbers."""
-
-    path: Path
-    names: tuple[str, ...]
-    numeric: frozenset[str]
-    not_quite: dict[str, str]
-    """Columns of which most values are numbers, and the first value of each that is none, with its row."""
-    column_bytes: int
-    """Memory that a column takes while it is read, beside its batch."""
-
-    def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:
-        """Yield record batches with these columns, read as "text", "integer" or "number"."""
-        ...
 
 
 def open_table(path: Path) -> VertexTable:
@@ -114,7 +100,10 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
 
 
 class CsvTable:
-    """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then."""
+    """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then.
+
+    Of `not_quite`, columns of which most values are numbers, it tells the first value that is none, and its row.
+    """
 
     column_bytes = 0
 
@@ -194,18 +183,18 @@ def _first_row(block: bytes) -> bytes:
 
 def _delimiter(path: Path, row: bytes) -> str:
     """The character between the names of columns."""
-    marks = "\t" if inner_suffix(path) == ".tsv" else _DELIMITERS
+    marks = ("\t",) if inner_suffix(path) == ".tsv" else _DELIMITERS
     split = {mark: fields for mark in marks if (fields := core().text_fields(row, mark)) is not None}
-    several = {mark: fields for mark, fields in split.items() if len(fields) > 1}
-    clear = [mark for mark, fields in several.items() if not any(b'"' in field for field in fields)] or [*several]
-    names = split[clear[0]] if clear else next(iter(split.values()), [])
-    hint = ""
-    if len(clear) == 1 or (len(names) == 1 and (row.lstrip()[:1] == b'"' or len(row.split()) == 1)):
-        if not all(re.fullmatch(_NUMBER.encode(), name) for name in names):
-            return clear[0] if clear else marks[0]
-        hint = "Put a line with the names of the columns before the rows."
+    several = [mark for mark, fields in split.items() if len(fields) > 1]
+    clear = [mark for mark in several if not any(b'"' in field for field in split[mark])] or several or [*split][:1]
+    names = split[clear[0]] if len(clear) == 1 else []
+    is_sentence = len(names) == 1 and len(row.split()) > 1 and row.lstrip()[:1] != b'"'
+    numbers = all(re.fullmatch(_NUMBER.encode(), name) for name in names)
+    if any(names) and not is_sentence and not numbers:
+        return clear[0]
     given = f"the first line {row.decode('utf-8', 'replace').strip()!r}"
     expected = "names of columns, between commas, semicolons or tabs"
+    hint = "Put a line with the names of the columns before the rows." if numbers and names else ""
     raise DataError(argument=str(path), given=given, expected=expected, hint=hint)
 
 
