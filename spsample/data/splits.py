@@ -15,6 +15,7 @@ __all__ = [
     "SPLIT_IDS",
     "SPLIT_MASKS",
     "Split",
+    "check_disjoint",
     "named_splits",
     "random_split",
     "repeated",
@@ -149,7 +150,7 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     held = {part: np.asarray(arrays[name]) for part, name in found.items()}
     if found["train"].endswith("_idx"):
         ids = {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
-        _check_ids(argument, ids)
+        check_disjoint(argument, ids)
         return ids
     _check_lengths(argument, found, held)
     masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
@@ -161,7 +162,14 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     return whole
 
 
-def _check_ids(argument: str, ids: Mapping[str, NDArray[np.int64]]) -> None:
+def check_disjoint(argument: str, ids: Mapping[str, NDArray[np.int64]]) -> None:
+    """Refuse a vertex that is in two of the sets of a split, or twice in one.
+
+    Raises
+    ------
+    DataError
+        It names `argument`, the vertex and the sets.
+    """
     vertex = repeated(np.concatenate([*ids.values()]))
     if vertex is not None:
         names = [name for name, array in ids.items() if vertex in array]
