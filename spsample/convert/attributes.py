@@ -16,7 +16,7 @@ from spsample.convert.compressed import require_file
 from spsample.convert.options import ConvertOptions
 from spsample.convert.vertex_tables import VertexRows
 from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits, repeated
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits
 from spsample.errors import DataError
 from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_attributes"]
 
-_DISJOINT = "disjoint train, val and test vertices"
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting", "repeated_edges")
 _BYTES = 1 << 22
 
@@ -61,24 +60,27 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
 def _collected(origin: Origin, options: ConvertOptions, num_nodes: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and facts of the source, of the table of vertices, and of files, of which the later ones win."""
     arrays = dict(origin.arrays)
+    if "x" in arrays and not isinstance(arrays["x"], VertexRows):
+        arrays["x"] = _features(f"x of {origin.edges.name}", arrays["x"], num_nodes)
     facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
-    nodes, where = origin.nodes, origin.edges.name
+    nodes = origin.nodes
     if nodes is not None:
         more, made = nodes.arrays(num_nodes)
-        arrays, facts, where = _replaced(arrays, made), facts | more, str(nodes.path)
+        arrays, facts = _replaced(arrays, made), facts | more
     vertices = None if nodes is None else nodes.vertices
     files = _files(options, set() if nodes is None else nodes.named)
     rows = num_nodes if vertices is None else len(vertices)
     if "features" in files:
-        arrays["x"] = _placed(_features(files["features"], rows), vertices)
+        path = files["features"]
+        held = _load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
+        arrays["x"] = _placed(_features(str(path), held, rows), vertices)
     if "labels" in files:
         y = class_labels(str(files["labels"]), load_map(files["labels"]), rows)
         arrays["y"] = y if vertices is None else _spread(y, vertices, num_nodes, -1)
         facts = {name: fact for name, fact in facts.items() if name != "class_names"} | {"num_classes": num_classes(y)}
     if "splits" in files:
-        splits, where = _splits(files["splits"], rows), str(files["splits"])
+        splits = _splits(files["splits"], rows)
         arrays = _replaced(arrays, splits if vertices is None else _of_vertices(splits, vertices, num_nodes))
-    _check_disjoint(where, arrays, num_nodes)
     return arrays, facts
 
 
@@ -144,22 +146,20 @@ def _write(writer: StoreWriter, name: str, array: Any) -> None:
         target[places] = rows
 
 
-def _features(path: Path, num_nodes: int) -> Any:
-    """Rows of an ``.npy`` file, mapped; or a sparse matrix of an ``.npz`` file, as CSR."""
-    array = _load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
-    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or array.shape[0] != num_nodes:
-        given = f"features of dtype {array.dtype} and shape {array.shape}"
-        raise DataError(argument=str(path), given=given, expected=f"numbers in {num_nodes} rows, one per vertex")
-    if sparse.issparse(array):
-        _check_finite(path, array)
-    elif array.dtype.kind == "f":
-        rows = max(1, _BYTES // max(1, array[:1].nbytes))
-        for first in range(0, num_nodes, rows):
-            finite = np.isfinite(array[first : first + rows]).reshape(len(array[first : first + rows]), -1).all(axis=1)
-            if not finite.all():
-                given = f"a value that is not finite in row {first + int(np.argmin(finite))}"
-                raise DataError(argument=str(path), given=given, expected="finite features")
-    return array
+def _features(argument: str, x: Any, rows: int) -> Any:
+    """Features after a check of their shape and their values."""
+    if x.ndim not in (1, 2) or x.dtype.kind not in "biuf" or x.shape[0] != rows:
+        given = f"features of dtype {x.dtype} and shape {x.shape}"
+        raise DataError(argument=argument, given=given, expected=f"numbers in {rows} rows, one per vertex")
+    held = x.data if sparse.issparse(x) else x
+    for places, values in _pieces(held) if x.dtype.kind == "f" else ():
+        finite = np.isfinite(values)
+        if not finite.all():
+            row = places.start + int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
+            row = int(np.searchsorted(x.indptr, row, side="right")) - 1 if sparse.issparse(x) else row
+            given = f"a value that is not finite in row {row}"
+            raise DataError(argument=argument, given=given, expected="finite features")
+    return x
 
 
 def _load_matrix(path: Path) -> sparse.csr_array:
@@ -178,15 +178,6 @@ def _load_matrix(path: Path) -> sparse.csr_array:
     return matrix
 
 
-def _check_finite(path: Path, matrix: sparse.csr_array) -> None:
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
-    if len(bad):
-        row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
-        raise DataError(
-            argument=str(path), given=f"a value that is not finite in row {row}", expected="finite features"
-        )
-
-
 def _splits(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     """The index sets or masks of an ``.npz`` file."""
     expected = "an .npz file of train_idx, val_idx and test_idx, or train_masks, val_masks and test_masks"
@@ -195,38 +186,3 @@ def _splits(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     if not splits:
         raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
     return splits
-
-
-def _check_disjoint(argument: str, arrays: dict[str, Any], num_nodes: int) -> None:
-    """Refuse splits that no data set could be loaded with."""
-    if "train_idx" in arrays:
-        masks = {name: _as_mask(argument, name, arrays[name], num_nodes) for name in SPLIT_IDS}
-        _check_split(argument, masks, "")
-    if "train_masks" in arrays:
-        counts = [len(arrays[name]) for name in SPLIT_MASKS]
-        if len(set(counts)) > 1:
-            given = f"{', '.join(map(str, counts))} splits in {', '.join(SPLIT_MASKS)}"
-            raise DataError(argument=argument, given=given, expected="as many in each")
-        for split in range(counts[0]):
-            _check_split(argument, {name: arrays[name][split] for name in SPLIT_MASKS}, f" of split {split}")
-
-
-def _as_mask(argument: str, name: str, ids: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
-    mask = np.zeros(num_nodes, np.bool_)
-    mask[ids] = True
-    if np.count_nonzero(mask) < len(ids):
-        vertex = repeated(ids)
-        raise DataError(argument=argument, given=f"vertex {vertex} more than once in {name}", expected=_DISJOINT)
-    return mask
-
-
-def _check_split(argument: str, masks: dict[str, NDArray[np.bool_]], of_split: str) -> None:
-    """Name the first vertex that is in more than one set."""
-    train, val, test = masks.values()
-    for first in range(0, len(train), _BYTES):
-        a, b, c = (mask[first : first + _BYTES] for mask in (train, val, test))
-        shared = (a & b) | (c & (a | b))
-        if shared.any():
-            vertex = first + int(np.argmax(shared))
-            names = " and ".join(name for name, mask in masks.items() if mask[vertex])
-            raise DataError(argument=argument, given=f"vertex {vertex} in {names}{of_split}", expected=_DISJOINT)

@@ -64,7 +64,7 @@ def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays["y"] = dataset.y
     index_sets = {name: getattr(dataset, name) for name in SPLIT_IDS}
     if any(len(ids) for ids in index_sets.values()):
-        arrays |= index_sets
+        arrays |= named_splits(dataset.name, index_sets, dataset.graph.num_nodes)
     return facts, arrays
 
 
@@ -85,13 +85,14 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
     for name in store.names:
         if name in features and name != "x":
             arrays[name] = store.array(name) if rows is None else store.array(name)[rows]
-        elif name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES):
+        elif name in _NAMES:
             arrays[name] = store.array(name)
-        elif name not in (*_REMADE, *MAP_ARRAYS):
+        elif name not in (*_REMADE, *MAP_ARRAYS, *SPLIT_IDS, *SPLIT_MASKS):
             expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
             hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
             raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
-    return facts, arrays
+    splits = {name: store.array(name) for name in (*SPLIT_IDS, *SPLIT_MASKS) if name in store}
+    return facts, arrays | named_splits(str(store.path), splits, dataset.graph.num_nodes)
 
 
 def open_npz(path: Path) -> Any:

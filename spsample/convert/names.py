@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.units import format_bytes
 from spsample.convert.chunks import EdgeChunk, EdgeList
-from spsample.errors import CapacityError
+from spsample.errors import CapacityError, DataError
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
 
-__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room", "vertex_name"]
+__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room", "column_names", "is_text", "vertex_name"]
 
 _BLANKS = " \t\f\v\r"
 _BYTES_PER_NAME = 160
@@ -49,6 +49,32 @@ def vertex_name(value: bytes | str) -> str:
     """
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
     return text.strip(_BLANKS)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is of strings or bytes."""
+    return str(kind).startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary"))
+
+
+def column_names(argument: str, name: str, column: Any) -> list[str]:
+    """Return the names in a column of Arrow: strings, bytes, or integers as they are written; "" where there is none.
+
+    Raises
+    ------
+    DataError
+        If the column is of another type; it names `argument` and the column's `name`.
+    """
+    from pyarrow.types import is_dictionary, is_integer
+
+    column = column.dictionary_decode() if is_dictionary(column.type) else column
+    kind = str(column.type)
+    if not (is_integer(column.type) or is_text(kind)):
+        given = f"column {name} of type {kind}"
+        raise DataError(argument=argument, given=given, expected="ids that are names or integers")
+    if "string" in kind:
+        column = column.cast(kind.replace("string", "binary"))  # which need not be UTF-8
+    values = column.to_pylist()
+    return ["" if value is None else vertex_name(value if is_text(kind) else str(value)) for value in values]
 
 
 class VertexNames:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.names import DistinctIds, VertexNames, check_room
+from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
 from spsample.convert.options import ConvertOptions
 from spsample.convert.vertex_tables import VertexRows, feature_rows, open_table
 from spsample.data.labels import class_labels, num_classes
@@ -82,7 +82,7 @@ class NodeTable:
             have = f"a file, or columns of {self.path}: {_some(names)}"
             raise InputError(argument=option, given=repr(text), expected=have)
         if os.path.exists(text):
-            expected = "one of the two: give the path as ./" + text + ", or rename the column"
+            expected = f"one of the two: give the path as {os.path.abspath(text)}, or rename the column"
             raise InputError(argument=option, given=f"{text!r}, a file and a column of {self.path}", expected=expected)
         if option != "features" and len(columns) > 1:
             raise InputError(argument=option, given=repr(text), expected="one column")
@@ -125,7 +125,13 @@ class NodeTable:
         taken = {self._id, self._label, self._split}
         if options.features is None:
             aside = {*self._alike((*_IDS, *_LABELS, *_SPLITS)), *(n for n in self._table.names if _is_index(n))}
-            return [name for name in self._table.names if name in self._table.numeric and name not in taken | aside]
+            free = [name for name in self._table.names if name not in taken | aside]
+            for name in free:
+                if name in self._table.not_quite:
+                    given = f"{self._table.not_quite[name]} of column {name}, of which most values are numbers"
+                    hint = "Mend it, or name the columns of the features: --features COLUMN,COLUMN."
+                    raise self._refusal(given, "numbers alone, or none", hint)
+            return [name for name in free if name in self._table.numeric]
         columns = self._columns_of(options, "features")
         bad = [name for name in columns if name in taken or name not in self._table.numeric]
         if bad:
@@ -184,14 +190,7 @@ class NodeTable:
         self.vertices = np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _strings(self, column: Any, first: int) -> Iterator[str]:
-        """Ids as names; integers as they are written."""
-        from pyarrow.types import is_dictionary, is_integer
-
-        column = column.dictionary_decode() if is_dictionary(column.type) else column
-        if not (is_integer(column.type) or _is_text(column.type)):
-            raise self._refusal(f"column {self._id} of type {column.type}", "ids that are names or integers")
-        for row, value in enumerate(column.to_pylist(), first + 1):
-            word = _decoded(value)
+        for row, word in enumerate(column_names(str(self.path), self._id, column), first + 1):
             if not word:
                 raise self._refusal(f"no id in row {row}", "an id in each row")
             yield word
@@ -320,11 +319,15 @@ class _Words:
 
     def add(self, column: Any, argument: str) -> None:
         """Add a batch of rows; no value is the word ``""``."""
-        from pyarrow.types import is_dictionary
+        import pyarrow as pa
 
-        column = column.dictionary_decode() if is_dictionary(column.type) else column
-        coded = (column if _is_text(column.type) else column.cast("string")).dictionary_encode()
-        words = [*map(_decoded, coded.dictionary.to_pylist()), ""]
+        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        try:
+            coded = (column if is_text(column.type) else column.cast("string")).dictionary_encode()
+        except pa.ArrowException:
+            given = f"a column of type {column.type}"
+            raise DataError(argument=argument, given=given, expected="names or numbers") from None
+        words = [*column_names(argument, "of words", coded.dictionary), ""]
         places = np.array([self.words.setdefault(word, len(self.words)) for word in words], np.int32)
         if len(self.words) > _MOST_WORDS:
             given = f"more than {_MOST_WORDS} different values"
@@ -334,19 +337,6 @@ class _Words:
     def values(self, of_words: Sequence[Any]) -> NDArray[Any]:
         """Return the value of each row, by that of its word."""
         return np.asarray(of_words)[np.concatenate(self._rows)] if self._rows else np.empty(0, np.int64)
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow.types import is_binary, is_large_binary, is_large_string, is_string
-
-    return any(test(kind) for test in (is_string, is_large_string, is_binary, is_large_binary))
-
-
-def _decoded(value: Any) -> str:
-    """A value as text; bytes are those of a text, whose blanks at the ends do not count."""
-    if value is None:
-        return ""
-    return value.decode("utf-8", "surrogateescape").strip() if isinstance(value, bytes) else str(value)
 
 
 def _number(word: str) -> float | None:

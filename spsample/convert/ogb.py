@@ -111,6 +111,10 @@ class OgbFolder:
             return {}
         files = {part: self._part(folders[0], part) for part in _PARTS}
         held = {f"{part}_idx": self._numbers(file).reshape(-1) for part, file in files.items() if file is not None}
+        if len(held) < len(_PARTS):
+            given = f"no {next(part for part in _PARTS if files[part] is None)}.csv.gz"
+            expected = f"all of {', '.join(f'{part}.csv.gz' for part in _PARTS)}"
+            raise DataError(argument=str(folders[0]), given=given, expected=expected)
         whole = {name: ids.astype(np.int64) if (ids == np.trunc(ids)).all() else ids for name, ids in held.items()}
         return named_splits(str(folders[0]), whole, self._num_nodes)
 
@@ -122,7 +126,7 @@ class OgbFolder:
     def _numbers(self, path: Path) -> NDArray[np.float64]:
         """All of a small file."""
         table = self._table(path)
-        return np.concatenate([np.empty((0, len(table.names))), *matrices(table, table.names)])
+        return np.concatenate([np.empty((0, len(table.names))), *(rows for rows, _ in matrices(table, table.names))])
 
     @staticmethod
     def _table(path: Path) -> CsvTable:

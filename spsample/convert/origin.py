@@ -157,7 +157,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     if kind == "npz":
         return _from_npz(Path(text), options)
     if kind == "pyg":
-        return _from_object(load_pyg(Path(text)), options, Path(text).stem)
+        return replace(_from_object(load_pyg(Path(text)), options, text), name=Path(text).stem)
     names = VertexNames(room) if options.string_ids else None
     edges = _edges(text, kind, options, names)
     total = getattr(edges, "num_edges", None)
@@ -234,7 +234,7 @@ def _named(text: str, options: ConvertOptions) -> Origin:
 
 def _from_npz(path: Path, options: ConvertOptions) -> Origin:
     held = open_npz(path)
-    origin = _from_object(held, options, path.stem)
+    origin = replace(_from_object(held, options, str(path)), name=path.stem)
     if not isinstance(held, Dataset) or held.num_splits == 1:
         return origin
     arrays = {name: array for name, array in origin.arrays.items() if not name.endswith("_idx")}
@@ -279,8 +279,9 @@ def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
     if isinstance(source, Dataset):
         _refuse_weights(options, name)
         return _from_dataset(source, *data_attributes(source))
-    edges, facts, arrays = pyg_edges(source, name, options.weights)
+    edges, arrays = pyg_edges(source, name, options.weights)
+    facts: dict[str, Any] = {}
     if options.labels is None:
-        number, labels = pyg_labels(source, name, edges.num_nodes)
-        facts, arrays = facts | number, arrays | labels
+        facts, labels = pyg_labels(source, name, edges.num_nodes)
+        arrays |= labels
     return Origin(edges, name, facts, arrays, unread=pyg_unread(source, options.weights))

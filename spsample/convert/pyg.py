@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -79,8 +78,8 @@ def _num_graphs(loaded: Any) -> int:
     return max(1, sum(hasattr(entry, "edge_index") for entry in loaded))
 
 
-def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any], dict[str, Any]]:
-    """Return edges, facts and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
+def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any]]:
+    """Return edges and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
 
     Raises
     ------
@@ -91,9 +90,11 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict
         typed = hasattr(data, "edge_types")
         given = f"an object of type {type(data).__name__} without edge_index"
         hint = "A graph of several types is not read: take one edge type, or data.to_homogeneous()." if typed else ""
+        if getattr(data, "adj_t", None) is not None:
+            hint = "Graph.from_pyg(data).save(path) takes adj_t."
         expected = "a path, a Dataset, or torch_geometric.data.Data with edge_index"
         raise DTypeError(argument=name, given=given, expected=expected, hint=hint)
-    pairs = as_edge_index("edge_index", data.edge_index)
+    pairs = as_edge_index("edge_index", host_array(data.edge_index))
     edges = ArrayEdges(name, pairs[0], pairs[1], 1, _pyg_weights(data, weights, pairs.shape[1]))
     number = getattr(data, "num_nodes", None)
     edges.num_nodes = None if number is None else int(number)
@@ -103,7 +104,7 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict
     splits = {key: host_array(held) for key, held in _splits(data, name).items()}
     if splits:
         arrays |= named_splits(name, splits, edges.num_nodes or int(pairs.max(initial=-1)) + 1)
-    return edges, {"name": name}, arrays
+    return edges, arrays
 
 
 def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,7 +146,7 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
             expected = "an attribute of the data with edge weights"
             raise InputError(argument="weights", given=repr(weights), expected=expected)
         return None
-    array = as_weights("weights", np.asarray(held).reshape(-1))
+    array = as_weights("weights", host_array(held).reshape(-1))
     if len(array) != count:
         raise InputError(argument="weights", given=f"{len(array)} weights", expected=f"{count}, one per edge")
     return array

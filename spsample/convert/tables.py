@@ -1,8 +1,8 @@
-"""Edge lists in Parquet files."""
+"""Tables in Parquet files, and edge lists in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,25 +13,21 @@ import numpy as np
 from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.columns import edge_columns
 from spsample.convert.compressed import require_file
-from spsample.convert.names import VertexNames
+from spsample.convert.names import VertexNames, column_names, is_text
 from spsample.convert.options import ConvertOptions
 from spsample.errors import DataError, InputError, require_module
 
-__all__ = ["PARQUET", "ParquetEdges", "open_parquet", "parquet_parts"]
+__all__ = ["PARQUET", "ParquetEdges", "ParquetTable", "check_different", "numeric_columns"]
 
 PARQUET = (".parquet", ".pq")
-_ROWS = 1 << 17
+_BYTES = 1 << 21
 
 
-def parquet_parts(path: Path) -> list[Path]:
-    """Return the files of a table: the path itself, or the Parquet files of a folder, in the order of their names.
+def _parts(path: Path) -> list[Path]:
+    """The files of a table: the path itself, or the Parquet files of a folder, in the order of their names.
 
-    Files whose names begin with ``.`` or ``_`` are not data, as Spark and Hive have it.
-
-    Raises
-    ------
-    DataError
-        If there is none, or a folder of parts in the folder, whose name may stand for a column.
+    Files whose names begin with ``.`` or ``_`` are not data, as Spark and Hive have it. A folder of parts in the
+    folder is refused: its name may stand for a column.
     """
     if not path.is_dir():
         require_file(path)
@@ -44,22 +40,88 @@ def parquet_parts(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
-    """Name the file in errors of reading it."""
-    import pyarrow
+def _whole(path: Path) -> Iterator[Any]:
+    """Open a file so that a piece of each column is in memory at a time; name it in errors of reading it."""
+    import pyarrow.parquet
 
     try:
-        yield
-    except (pyarrow.ArrowException, OSError) as error:
+        with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
+            yield file
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
         given = f"an unreadable file ({error})"
         raise DataError(argument=str(path), given=given, expected="a whole Parquet file") from error
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a file so that a piece of each column is in memory at a time, not all of it."""
-    import pyarrow.parquet
+def check_different(path: Path, names: Sequence[str]) -> None:
+    """Refuse columns of one name.
 
-    return pyarrow.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False)
+    Raises
+    ------
+    InputError
+    """
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        given = f"{names.count(twice)} columns named {twice!r} in {path}"
+        raise InputError(argument="columns", given=given, expected="columns of different names")
+
+
+def numeric_columns(names: Sequence[str], types: Sequence[Any]) -> frozenset[str]:
+    """Return which columns are of numbers, by their types."""
+    from pyarrow.types import is_boolean, is_decimal, is_floating, is_integer
+
+    tests = (is_integer, is_floating, is_boolean, is_decimal)
+    return frozenset(name for name, kind in zip(names, types, strict=True) if any(test(kind) for test in tests))
+
+
+class ParquetTable:
+    """A Parquet file, or a folder of parts with the same columns, of which one is open at a time.
+
+    Raises
+    ------
+    DataError, InputError
+        If a file is damaged, a part lacks a column of another, or two columns have one name.
+    MissingDependencyError
+        Without pyarrow.
+    """
+
+    column_bytes = 6 << 20
+    """Memory that a column takes while it is read, beside its batch: a dictionary, a stored page, and its values."""
+
+    def __init__(self, path: Path) -> None:
+        require_module("pyarrow.parquet", needed_for="reading Parquet files", extra="convert")
+        self.path, self._parts = path, _parts(path)
+        self.not_quite: dict[str, str] = {}
+        self.names: tuple[str, ...] = ()
+        for part in self._parts:
+            with _whole(part) as file:
+                names, types = tuple(map(str, file.schema_arrow.names)), file.schema_arrow.types
+            check_different(part, names)
+            if part is self._parts[0]:
+                self.names, self.numeric = names, numeric_columns(names, types)
+            for name in sorted({*names} ^ {*self.names}):
+                given = f"a part without the column {name}"
+                without = part if name in self.names else self._parts[0]
+                raise DataError(argument=str(without), given=given, expected="the same columns in all parts")
+
+    def batches(self, columns: Mapping[str, str], most: int = _BYTES) -> Iterator[Any]:
+        """Yield record batches of at most `most` rows with these columns, in the types that they have.
+
+        Raises
+        ------
+        DataError
+            If a file is damaged, or a column of numbers holds something else in another part.
+        """
+        rows = max(1, min(most, _BYTES // (8 * len(columns))))
+        for part in self._parts:
+            with _whole(part) as file:
+                for name, kind in columns.items():
+                    held = file.schema_arrow.field(name).type
+                    if kind == "number" and not numeric_columns([name], [held]):
+                        given = f"column {name} of type {held}"
+                        raise DataError(argument=str(part), given=given, expected="numbers, as in other parts")
+                yield from file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
 
 
 class ParquetEdges:
@@ -68,59 +130,41 @@ class ParquetEdges:
     rereadable = False
 
     def __init__(self, path: Path, options: ConvertOptions, names: VertexNames | None = None) -> None:
-        require_module("pyarrow.parquet", needed_for="reading Parquet files", extra="convert")
-        self.name, self._names = str(path), names
+        self.name, self._names, self._table = str(path), names, ParquetTable(path)
         self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
-        self._parts = parquet_parts(path)
-        held = self._column_names(self._parts[0])
-        for part in self._parts[1:]:
-            if (other := self._column_names(part)) != held:
-                given = f"the columns {', '.join(other)} in {part.name}, and {', '.join(held)} in {self._parts[0].name}"
-                raise DataError(argument=self.name, given=given, expected="the same columns in all parts of a table")
+        held = self._table.names
         source, target, weight = edge_columns(self.name, held, len(held), options)
         self.ends = held[source], held[target]
         self._columns = [*self.ends, *([] if weight < 0 else [held[weight]])]
         self.unread = tuple(name for name in held if name not in self._columns)
 
-    def _column_names(self, part: Path) -> list[str]:
-        with _whole(part), open_parquet(part) as file:
-            names = [str(name) for name in file.schema_arrow.names]
-        if len(set(names)) < len(names):
-            given = f"{part} with the columns {', '.join(names)}"
-            raise InputError(argument="columns", given=given, expected="columns of different names")
-        return names
-
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, in batches of rows."""
-        for part in self._parts:
-            with _whole(part), open_parquet(part) as file:
-                size = min(count, _ROWS)
-                for batch in file.iter_batches(batch_size=size, columns=self._columns, use_threads=False):
-                    task = partial(self._chunk, batch)
-                    yield task if self._names is None else partial(given_chunk, task())  # names go by the order
+        for batch in self._table.batches(dict.fromkeys(self._columns, "text"), count):
+            task = partial(self._chunk, batch)
+            yield task if self._names is None else partial(given_chunk, task())  # names go by the order
 
     def _chunk(self, batch: Any) -> EdgeChunk:
-        columns = [batch.column(batch.schema.get_field_index(name)) for name in self._columns]
+        columns = [batch.column(name) for name in self._columns]
         for name, column in zip(self._columns, columns, strict=True):
             if column.null_count:
                 raise DataError(argument=self.name, given=f"a null in column {name}", expected="a value in each row")
-        ends = [self._ids(name, column) for name, column in zip(self._columns[:2], columns[:2], strict=True)]
+        ends = [self._ids(name, column) for name, column in zip(self.ends, columns, strict=False)]
         weights = None if self.weight_dtype is None else self._weights(columns[2])
         return EdgeChunk(ends[0], ends[1], len(ends[0]), weights=weights)
 
     def _ids(self, name: str, column: Any) -> Any:
         if self._names is not None:
-            words = [str(value) for value in column.to_pylist()]
+            words = column_names(self.name, name, column)
             if not all(words):
-                raise DataError(
-                    argument=self.name, given=f"an empty name in column {name}", expected="a name in each row"
-                )
+                given = f"an empty name in column {name}"
+                raise DataError(argument=self.name, given=given, expected="a name in each row")
             return np.array([self._names.number(word) for word in words], dtype=np.int64)
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "iu" or values.dtype == np.uint64:
             given = f"column {name} of type {column.type}"
-            hint = "--string-ids takes names."
+            hint = "--string-ids takes names." if is_text(column.type) else "Write them as integers."
             raise DataError(argument=self.name, given=given, expected="integers of at most 63 bits", hint=hint)
         return np.ascontiguousarray(values, dtype=np.int64)
 

@@ -7,26 +7,29 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.compressed import inner_suffix, open_bytes
-from spsample.convert.tables import PARQUET, open_parquet, parquet_parts
+from spsample.convert.compressed import binary_form, inner_suffix, open_bytes
+from spsample.convert.resources import core
+from spsample.convert.tables import PARQUET, ParquetTable, check_different, numeric_columns
 from spsample.errors import DataError, require_module
 
-__all__ = ["CsvTable", "ParquetTable", "VertexRows", "VertexTable", "feature_rows", "matrices", "open_table"]
+__all__ = ["CsvTable", "VertexRows", "VertexTable", "feature_rows", "matrices", "open_table"]
 
 _BLOCK = 1 << 22
 _LONGEST_ROW = 1 << 26
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
 _DELIMITERS = (",", ";", "\t")
-_QUOTED = re.compile(rb'"[^"]*"')
+_NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
 _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", re.S
 )
 _ROW = re.compile(r"Row #(\d+)")
+
+VertexTable: TypeAlias = "CsvTable | ParquetTable"
 
 
 class VertexRows(NamedTuple):
@@ -37,47 +40,36 @@ class VertexRows(NamedTuple):
     pieces: Callable[[], Iterator[tuple[Any, NDArray[Any]]]]
 
 
-class VertexTable(Protocol):
-    """Named columns, of which some are numbers."""
-
-    path: Path
-    names: tuple[str, ...]
-    numeric: frozenset[str]
-    column_bytes: int
-    """Memory that a column takes while it is read, beside its batch."""
-
-    def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:
-        """Yield record batches with these columns, read as "text", "integer" or "number"."""
-        ...
-
-
 def open_table(path: Path) -> VertexTable:
     """Open a Parquet file, or a text with a line of names and columns between commas, semicolons or tabs.
 
     Raises
     ------
-    DataError
+    DataError, InputError
         If it cannot be read so, or two columns have one name.
     MissingDependencyError
         Without pyarrow.
     """
     require_module("pyarrow.parquet", needed_for=f"reading {path.name}", extra="convert")
-    is_parquet = os.path.isdir(path) or inner_suffix(path) in PARQUET
-    table: VertexTable = ParquetTable(path) if is_parquet else CsvTable.with_header(path)
-    repeated = [name for name in table.names if table.names.count(name) > 1]
-    if repeated:
-        given = f"{table.names.count(repeated[0])} columns named {repeated[0]!r}"
-        raise DataError(argument=str(path), given=given, expected="columns of different names")
-    return table
+    if os.path.isdir(path) or inner_suffix(path) in PARQUET:
+        return ParquetTable(path)
+    with open_bytes(path) as file:
+        form = binary_form(bytes(file.read(16)))
+    if form not in (None, "Parquet"):
+        raise DataError(argument=str(path), given=f"a file that is {form}", expected="a table, text or Parquet")
+    return ParquetTable(path) if form else CsvTable.with_header(path)
 
 
-def matrices(table: VertexTable, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
-    """Yield rows of some columns of numbers, NaN where there is none; errors as `VertexTable.batches`."""
+def matrices(table: VertexTable, columns: Sequence[str]) -> Iterator[tuple[NDArray[np.float64], Any]]:
+    """Yield rows of some columns of numbers, NaN where there is none, and the batch that they are of.
+
+    Errors are those of `VertexTable.batches`.
+    """
     for batch in table.batches(dict.fromkeys(columns, "number")):
         values = np.empty((batch.num_rows, len(columns)))
         for place, name in enumerate(columns):
             values[:, place] = batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False)
-        yield values
+        yield values, batch
 
 
 def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -89,13 +81,14 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
         If a value is missing, no number or not finite, or there are more or fewer rows.
     """
     first = 0
-    for values in matrices(table, columns):
+    for values, batch in matrices(table, columns):
         with np.errstate(over="ignore"):
             narrow = values.astype(np.float32)
         finite = np.isfinite(narrow)
         if not finite.all():
             row, place = divmod(int(np.argmin(finite)), len(columns))
-            given = f"{values[row, place]} or no value in column {columns[place]} of row {first + row + 1}"
+            value = batch.column(columns[place])[row].as_py()
+            given = f"{'no value' if value is None else value} in column {columns[place]} of row {first + row + 1}"
             raise DataError(argument=str(table.path), given=given, expected="finite numbers of 32 bits, as features")
         first += len(narrow)
         if first > rows:
@@ -107,12 +100,16 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
 
 
 class CsvTable:
-    """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then."""
+    """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then.
+
+    Of `not_quite`, columns of which most values are numbers, it tells the first value that is none, and its row.
+    """
 
     column_bytes = 0
 
     def __init__(self, path: Path, names: Sequence[str], delimiter: str, *, header: bool) -> None:
         self.path, self.names, self.numeric = path, tuple(names), frozenset(names)
+        self.not_quite: dict[str, str] = {}
         self._delimiter, self._header = delimiter, header
         self._flags: frozenset[str] = frozenset()
 
@@ -120,18 +117,17 @@ class CsvTable:
     def with_header(cls, path: Path) -> CsvTable:
         """Take names, and which columns are numbers, of the first rows."""
         first = next(_blocks(path), b"")
-        outside = _QUOTED.sub(b"", first.split(b"\n", 1)[0]).decode("utf-8", "replace")
-        marks = ["\t"] if inner_suffix(path) == ".tsv" else [mark for mark in _DELIMITERS if mark in outside]
-        if len(marks) > 1 or not outside.strip():
-            given = f"the first line {outside.strip()!r}"
-            raise DataError(argument=str(path), given=given, expected="names of columns, between commas or tabs")
-        table = cls(path, (), marks[0] if marks else ",", header=True)
+        table = cls(path, (), _delimiter(path, _first_row(first)), header=True)
         with _errors(path, (), -1):
-            schema = table._parsed(first, None, None).schema
-            table.names = tuple(str(name).strip() for name in schema.names)
-        kinds = dict(zip(table.names, schema.types, strict=True))
-        table.numeric = _numeric(table.names, schema.types)
-        table._flags = frozenset(name for name in table.names if str(kinds[name]) == "bool")
+            rows = table._parsed(first, None, None)
+            table.names = tuple(str(name).strip() for name in rows.schema.names)
+        check_different(path, table.names)
+        types = dict(zip(table.names, rows.schema.types, strict=True))
+        table.numeric = numeric_columns(table.names, rows.schema.types)
+        table._flags = frozenset(name for name, kind in types.items() if str(kind) == "bool")
+        columns = [name for name, kind in types.items() if str(kind) == "string"]
+        found = {name: _no_number(rows.column(table.names.index(name))) for name in columns}
+        table.not_quite = {name: value for name, value in found.items() if value is not None}
         return table
 
     def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:
@@ -161,6 +157,7 @@ class CsvTable:
         import pyarrow as pa
         from pyarrow import csv
 
+        block = _MARK + block if block.startswith(_MARK) else block  # pyarrow leaves one out
         reading = csv.ReadOptions(
             use_threads=False, block_size=len(block) + 1, column_names=names, skip_rows_after_names=int(skip)
         )
@@ -175,14 +172,52 @@ class CsvTable:
         return csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
 
 
+def _first_row(block: bytes) -> bytes:
+    """The first row of a block, in one line."""
+    end = block.find(b"\n")
+    while end >= 0 and block.count(b'"', 0, end) % 2:
+        end = block.find(b"\n", end + 1)
+    row = block if end < 0 else block[:end]
+    return b" ".join(row.rstrip(b"\r\n").splitlines())
+
+
+def _delimiter(path: Path, row: bytes) -> str:
+    """The character between the names of columns."""
+    marks = ("\t",) if inner_suffix(path) == ".tsv" else _DELIMITERS
+    split = {mark: fields for mark in marks if (fields := core().text_fields(row, mark)) is not None}
+    several = [mark for mark, fields in split.items() if len(fields) > 1]
+    clear = [mark for mark in several if not any(b'"' in field for field in split[mark])] or several or [*split][:1]
+    names = split[clear[0]] if len(clear) == 1 else []
+    is_sentence = len(names) == 1 and len(row.split()) > 1 and row.lstrip()[:1] != b'"'
+    numbers = all(re.fullmatch(_NUMBER.encode(), name) for name in names)
+    if any(names) and not is_sentence and not numbers:
+        return clear[0]
+    given = f"the first line {row.decode('utf-8', 'replace').strip()!r}"
+    expected = "names of columns, between commas, semicolons or tabs"
+    hint = "Put a line with the names of the columns before the rows." if numbers and names else ""
+    raise DataError(argument=str(path), given=given, expected=expected, hint=hint)
+
+
+def _no_number(column: Any) -> str | None:
+    """The first value that is no number in a column of which most are, and its row."""
+    from pyarrow import compute
+
+    is_number = compute.match_substring_regex(column, f"^({_NUMBER})$").to_numpy()
+    is_other = ~is_number & compute.greater(compute.binary_length(column), 0).to_numpy()
+    if not np.count_nonzero(is_number) > np.count_nonzero(is_other) > 0:
+        return None
+    row = int(np.argmax(is_other))
+    return f"{column[row].as_py()!r} in row {row + 1}"
+
+
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield whole rows of a file, some MiB at a time."""
-    rest = b""
     with open_bytes(path) as file:
+        rest = bytes(file.read(len(_MARK))).removeprefix(_MARK)
         while data := bytes(file.read(_BLOCK)):
             rest += data
             if end := _rows_end(rest):
-                yield rest[:end].removeprefix(_MARK)
+                yield rest[:end]
                 rest = rest[end:]
             elif len(rest) > _LONGEST_ROW:
                 given = f"a row of more than {_LONGEST_ROW} bytes (a quote that is not closed?)"
@@ -190,7 +225,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     if rest.count(b'"') % 2:
         raise DataError(argument=str(path), given="a quote that is not closed", expected="rows of a table")
     if rest.strip():
-        yield rest.removeprefix(_MARK)
+        yield rest
 
 
 def _rows_end(text: bytes) -> int:
@@ -202,52 +237,6 @@ def _rows_end(text: bytes) -> int:
         quotes -= text.count(b'"', before, end)
         end = before
     return end
-
-
-class ParquetTable:
-    """A Parquet file, or a folder of parts."""
-
-    column_bytes = 6 << 20  # a dictionary, a page as it is stored, and its values
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._files: list[Any] = []
-        for part in parquet_parts(path):
-            with _errors(part, (), 0):
-                self._files.append(open_parquet(part))
-        schema = self._files[0].schema_arrow
-        self.names: tuple[str, ...] = tuple(str(name) for name in schema.names)
-        self.numeric = _numeric(self.names, schema.types)
-
-    def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:
-        """Yield record batches with these columns, in the types that they have.
-
-        Raises
-        ------
-        DataError
-            If the file is damaged, or a part lacks a column of the first.
-        """
-        rows = max(1, _BLOCK // (8 * len(columns)))
-        for file in self._files:
-            missing = [name for name in columns if name not in file.schema_arrow.names]
-            if missing:
-                given = f"a part without the column {missing[0]}"
-                raise DataError(argument=str(self.path), given=given, expected="the same columns in all parts")
-            batches = file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
-            while True:
-                with _errors(self.path, self.names, 0):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                yield batch
-
-
-def _numeric(names: Sequence[str], types: Sequence[Any]) -> frozenset[str]:
-    """Which columns are of numbers, by their types."""
-    from pyarrow.types import is_boolean, is_decimal, is_floating, is_integer
-
-    tests = (is_integer, is_floating, is_boolean, is_decimal)
-    return frozenset(name for name, kind in zip(names, types, strict=True) if any(test(kind) for test in tests))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from scipy import sparse
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Features
 from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, Split, named_splits, repeated, split_of
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, Split, named_splits, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import read_npz
@@ -108,7 +108,6 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
             given=str(split),
             expected=f"an integer in [0, {len(splits)}) for {archive.path}",
         )
-    _check_disjoint(archive, splits[split])
     meta = _meta(archive)
     return Dataset(
         name=archive.path.stem,
@@ -182,20 +181,8 @@ def _check_finite(archive: _Archive, key: str) -> None:
 def _splits(archive: _Archive, n: int) -> list[Split]:
     found = named_splits(str(archive.path), archive.arrays, n)
     if SPLIT_MASKS[0] in found:
-        train, val, test = (found[name] for name in SPLIT_MASKS)
-        counts = [len(masks) for masks in (train, val, test)]
-        if len(set(counts)) > 1:
-            given = f"{', '.join(map(str, counts))} splits in {', '.join(SPLIT_MASKS)}"
-            raise archive.refuse(given, "as many in each")
-        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(train, val, test, strict=True)]
+        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(*found.values(), strict=True)]
     return [split_of(*(found.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
-
-
-def _check_disjoint(archive: _Archive, split: Split) -> None:
-    vertex = repeated(np.concatenate((split["train_idx"], split["val_idx"], split["test_idx"])))
-    if vertex is not None:
-        given = f"vertex {vertex} more than once in its split"
-        raise archive.refuse(given, "disjoint training, validation and test vertices")
 
 
 def _meta(archive: _Archive) -> dict[str, Any]:

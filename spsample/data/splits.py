@@ -15,6 +15,7 @@ __all__ = [
     "SPLIT_IDS",
     "SPLIT_MASKS",
     "Split",
+    "check_disjoint",
     "named_splits",
     "random_split",
     "repeated",
@@ -27,6 +28,7 @@ SPLIT_IDS = tuple(f"{part}_idx" for part in PARTS)
 """Vertex ids, of one split."""
 SPLIT_MASKS = tuple(f"{part}_masks" for part in PARTS)
 """Booleans of shape (splits, n)."""
+_DISJOINT = "disjoint train, val and test vertices"
 _FORMS = ("masks", "mask", "idx")
 
 
@@ -87,13 +89,14 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
     Raises
     ------
     DataError
-        If two are validation vertices; it names `argument`.
+        If two are validation vertices, or a split is there in two forms; it names `argument`.
 
     Examples
     --------
     >>> split_arrays("arrays", ["x", "train_mask", "valid_mask", "test_mask"])
     {'train': 'train_mask', 'val': 'valid_mask', 'test': 'test_mask'}
     """
+    splits = []
     for form in _FORMS:
         found = {part: f"{part}_{form}" for part in PARTS}
         if (valid := f"valid_{form}") in names:
@@ -102,8 +105,11 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
                 raise DataError(argument=argument, given=given, expected="one of the two")
             found["val"] = valid
         if any(name in names for name in found.values()):
-            return found
-    return {}
+            splits.append(found)
+    if len(splits) > 1:
+        given = " and ".join(next(name for name in found.values() if name in names) for found in splits)
+        raise DataError(argument=argument, given=given, expected="a split in one form")
+    return splits[0] if splits else {}
 
 
 def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> dict[str, NDArray[Any]]:
@@ -126,7 +132,7 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     Raises
     ------
     DataError
-        If one of the three sets is missing, there are two of one, or an array does not fit.
+        If one of the three sets is missing, there are two of one, an array does not fit, or a vertex is in two sets.
 
     Examples
     --------
@@ -139,15 +145,50 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
         if name not in arrays:
             given = f"no array {name!r}, but {next(n for n in found.values() if n in arrays)!r}"
             raise DataError(argument=argument, given=given, expected=f"all of {', '.join(found.values())}, or none")
+    if not found:
+        return {}
     held = {part: np.asarray(arrays[name]) for part, name in found.items()}
-    if not found or found["train"].endswith("_idx"):
-        return {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
+    if found["train"].endswith("_idx"):
+        ids = {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
+        check_disjoint(argument, ids)
+        return ids
     _check_lengths(argument, found, held)
     masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
     splits = max(len(mask) for mask in masks.values())
-    return {
+    whole = {
         f"{part}_masks": np.tile(mask, (splits, 1)) if held[part].ndim == 1 else mask for part, mask in masks.items()
     }
+    _check_masks(argument, whole)
+    return whole
+
+
+def check_disjoint(argument: str, ids: Mapping[str, NDArray[np.int64]]) -> None:
+    """Refuse a vertex that is in two of the sets of a split, or twice in one.
+
+    Raises
+    ------
+    DataError
+        It names `argument`, the vertex and the sets.
+    """
+    vertex = repeated(np.concatenate([*ids.values()]))
+    if vertex is not None:
+        names = [name for name, array in ids.items() if vertex in array]
+        where = f"more than once in {names[0]}" if len(names) == 1 else f"in {' and '.join(names)}"
+        raise DataError(argument=argument, given=f"vertex {vertex} {where}", expected=_DISJOINT)
+
+
+def _check_masks(argument: str, masks: Mapping[str, NDArray[np.bool_]]) -> None:
+    counts = [len(mask) for mask in masks.values()]
+    if len(set(counts)) > 1:
+        given = f"{', '.join(map(str, counts))} splits in {', '.join(masks)}"
+        raise DataError(argument=argument, given=given, expected="as many in each")
+    for split, (train, val, test) in enumerate(zip(*masks.values(), strict=True)):
+        shared = (train & val) | (test & (train | val))
+        if shared.any():
+            vertex = int(np.argmax(shared))
+            names = " and ".join(name for name, mask in masks.items() if mask[split, vertex])
+            given = f"vertex {vertex} in {names} of split {split}"
+            raise DataError(argument=argument, given=given, expected=_DISJOINT)
 
 
 def _check_lengths(argument: str, names: Mapping[str, str], masks: Mapping[str, NDArray[Any]]) -> None:

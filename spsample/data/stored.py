@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset
-from spsample.data.splits import PARTS, SPLIT_IDS, Split, repeated, split_of
+from spsample.data.splits import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.layout import META_FILE
@@ -133,7 +133,7 @@ def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
         else:
             ids[part] = store.array(name).astype(np.int64, copy=False)
             _checked_ids(store, name, ids[part], n)
-    _check_disjoint(store, np.concatenate(list(ids.values())))
+    check_disjoint(str(store.path), {f"{part}_{'masks' if masked else 'idx'}": held for part, held in ids.items()})
     return count, split_of(*(ids[part] for part in PARTS))
 
 
@@ -149,13 +149,6 @@ def _checked_ids(store: GraphStore, name: str, ids: NDArray[np.int64], n: int) -
         check_ids(name, ids, n)
     except InputError as error:
         raise _refusal(store, name, error.given, error.expected) from None
-
-
-def _check_disjoint(store: GraphStore, ids: NDArray[np.int64]) -> None:
-    vertex = repeated(ids)
-    if vertex is not None:
-        given = f"vertex {vertex} more than once in its split"
-        raise DataError(argument=str(store.path), given=given, expected="disjoint train, val and test vertices")
 
 
 def _refusal(store: GraphStore, name: str, given: str, expected: str) -> DataError:

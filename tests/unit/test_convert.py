@@ -360,7 +360,7 @@ def test_labels_that_are_no_classes(tmp_path, y, given):
         y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3
     )
     torch.save(data, tmp_path / "data.pt")
-    for source, name in ((tmp_path / "data.pt", "data"), (data, "graph")):
+    for source, name in ((tmp_path / "data.pt", tmp_path / "data.pt"), (data, "graph")):
         with pytest.raises(DataError, match=rf"^y of {name}: got .*{given}; expected whole numbers; .* --labels"):
             convert(source, tmp_path / "store", plan=TINY)
     np.save(tmp_path / "y.npy", np.array([1, 0, -1]))

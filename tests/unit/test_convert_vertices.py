@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from spsample.cli.main import app
 from spsample.convert import ConvertOptions, convert, vertex_tables
 from spsample.convert.resources import SortPlan
-from spsample.data import load_dataset
-from spsample.errors import CapacityError, DataError, InputError, MissingDependencyError, SpSampleError
-from spsample.store import Graph, GraphStore
+from spsample.data import Dataset, load_dataset
+from spsample.errors import CapacityError, DataError, DTypeError, InputError, MissingDependencyError, SpSampleError
+from spsample.store import Graph, GraphStore, StoreWriter
 
 PLAN = SortPlan(chunk=1 << 12, capacity=1 << 14, bucket=1 << 10, threads=2)
 NAMED = {"string_ids": True, "columns": ("src", "dst")}
@@ -173,7 +173,7 @@ def test_rows_are_whole_wherever_blocks_end(tmp_path, monkeypatch, block):
         (BOB, "id,a\nann,1\nbob,2\n", NAMED, "no row for vertices of the graph: 1 ('cid'); expected a row for each"),
         (BOB, "id,a\nann,1\nbob,2\ncid,\n", NAMED, "'' in column a of row 3"),
         (BOB, "id,a\nann,1\nbob,nan\ncid,2\n", NAMED, "in column a of row 2; expected finite"),
-        (BOB, "id,a\nann,1\nbob,2\ncid,1e300\n", NAMED, "1e+300 or no value in column a of row 3"),
+        (BOB, "id,a\nann,1\nbob,2\ncid,1e300\n", NAMED, "got 1e+300 in column a of row 3"),
         (BOB, "id,a\nann,1\nbob,2\ncid,3\nann,4\n", NAMED, "the id 'ann' in the rows 1 and 4"),
         (BOB, "id,a\nann,1\n,2\ncid,3\n", NAMED, "no id in row 2"),
         (BOB, "id,label\nAnn,1\nBob,2\n", NAMED, "2 ids, of which none has an edge"),
@@ -223,7 +223,7 @@ def test_tables_that_are_refused(tmp_path, edges, nodes, options, message):
     [
         ({"id": (["ann", None, "bob"],), "a": ([1, 2, 3],)}, "no id in row 2"),
         ({"id": ([1.0, 2.0, 3.0],), "a": ([1, 2, 3],)}, "column id of type double; expected ids that are names"),
-        ({"id": (["ann", "bob", "cid"],), "a": ([1, None, 3],)}, "nan or no value in column a of row 2"),
+        ({"id": (["ann", "bob", "cid"],), "a": ([1, None, 3],)}, "got no value in column a of row 2"),
         ({"id": (["ann", "bob", "cid"],), "a": ([True, False, None],)}, "column a of row 3"),
         ({"id": (["ann", "bob", "cid"],), "split": ([0, 1, 2],)}, "'0' in column split"),
     ],
@@ -595,7 +595,10 @@ def test_npz_with_edge_index(tmp_path):
         ({"edge_index": RING, "num_nodes": 2}, "the edge 1 -> 2"),
         ({"edge_index": RING, "num_nodes": [3, 3]}, "num_nodes of dtype int64"),
         ({"edge_index": RING, "edge_weight": [1.0, 2.0]}, "2 weights"),
-        ({"edge_index": RING, "num_nodes": 5, "x": np.eye(3)}, "x of shape"),
+        (
+            {"edge_index": RING, "num_nodes": 5, "x": np.eye(3)},
+            r"^x of .*data.npz: got features of dtype float64 and shape \(3, 3\)",
+        ),
     ],
 )
 def test_npz_with_edge_index_that_is_refused(tmp_path, arrays, message):
@@ -671,7 +674,7 @@ def test_ogb_with_less_and_with_other_files(tmp_path):
         ({"raw_node_feat": "1,2\n3,4\n5,6\n"}, "3 rows; expected 4, one per vertex"),
         ({"raw_node_feat": "1,2\n3,4\n5,6\n7,8\n9,9\n"}, "at least 5 rows; expected 4"),
         ({"raw_node_feat": "1,2\n3,x\n5,6\n7,8\n"}, "'x' in column 1 of row 2"),
-        ({"raw_node_feat": "1,2\n3,nan\n5,6\n7,8\n"}, "nan or no value in column 1 of row 2"),
+        ({"raw_node_feat": "1,2\n3,nan\n5,6\n7,8\n"}, "got nan in column 1 of row 2"),
         ({"raw_node_feat": "1,2\n3\n5,6\n7,8\n"}, "row 2: Expected 2 columns, got 1"),
         ({"raw_node_label": "0\n1\n2\n"}, "shape (3, 1); expected numbers in 4 rows"),
         ({"raw_node_label": "0\n1\n2\n0.5\n"}, "0.5 at position 3"),
@@ -680,7 +683,7 @@ def test_ogb_with_less_and_with_other_files(tmp_path):
         ({"raw_num_node_list": None}, "no file there"),
         ({"split_time_test": "9\n"}, "test_idx with 9 at position 0"),
         ({"split_time_test": "0\n"}, "vertex 0 in train_idx and test_idx"),
-        ({"split_time_valid": None}, "no array 'val_idx'"),
+        ({"split_time_valid": None}, "split/time: got no valid.csv.gz"),
         ({"raw_edge": "0,1\n2\n"}, "'2' in line 2"),
         ({"triplet_type_list": "a,b,c\n"}, "several types of vertices"),
     ],
@@ -773,3 +776,279 @@ def test_names_after_rows_have_moved(tmp_path):
         x = np.asarray(store.features("x")[np.arange(3)])[:, 0].tolist()
         assert dict(zip(names, x, strict=True)) == {"ann": 1, "bob": 2, "cid": 3}
         assert store.vertices.ids(names).tolist() == [0, 1, 2]
+
+
+# ------------------------------------------------------------------------------------- one rule for names, x and tables
+
+
+def parquet_file(path: Path, **columns) -> Path:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(arrow(**columns), path)
+    return path
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files as Linux lists them")
+def test_parts_are_opened_one_at_a_time(tmp_path):
+    resource = pytest.importorskip("resource")
+    for i in range(60):
+        parquet_file(tmp_path / "edges" / f"{i:02}.parquet", src=([i],), dst=([i + 1],))
+        parquet_file(tmp_path / "nodes" / f"{i:02}.parquet", id=([i + 1 if i else 0, 60 - i + 100],), a=([1.0, 2.0],))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir()) + 40
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    try:
+        options = ConvertOptions(nodes=tmp_path / "nodes", features="a", renumber="sorted")
+        with pytest.raises(DataError, match=r"no row for vertices of the graph: 1 \(1\)"):  # all parts have been read
+            convert(tmp_path / "edges", tmp_path / "store", options, plan=PLAN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+NAME_COLUMNS = {
+    "string": (["b ", "\u00a0a", "\tb"], "string"),
+    "large_string": (["b ", "\u00a0a", "\tb"], "large_string"),
+    "binary": ([b"b ", "\u00a0a".encode(), b"\tb"], "binary"),
+    "fixed": ([b"b  ", "\u00a0a".encode(), b"\tb "], "bytes"),
+    "dictionary": (["b ", "\u00a0a", "\tb"], "dictionary"),
+}
+
+
+@pytest.mark.parametrize("form", NAME_COLUMNS)
+def test_names_in_edges_and_in_tables_are_made_alike(tmp_path, form):
+    pyarrow = pytest.importorskip("pyarrow")
+    values, kind = NAME_COLUMNS[form]
+    kinds = {"bytes": pyarrow.binary(3), "dictionary": pyarrow.dictionary(pyarrow.int32(), pyarrow.string())}
+    kind = kinds.get(kind, kind)
+    edges = parquet_file(tmp_path / "e.parquet", src=(values, kind), dst=(values[1:] + values[:1], kind))
+    write(tmp_path, n_csv="id,a,label\n\u00a0a,1, cat\nb\t,2,\u00a0cat\n")
+    rows = parquet_file(tmp_path / "n.parquet", id=(values[:2], kind), a=([2.0, 1.0],), label=(["\u00a0cat", "cat "],))
+    for nodes in (tmp_path / "n.csv", rows):
+        convert(edges, tmp_path / "store", ConvertOptions(string_ids=True, nodes=nodes, overwrite=True), plan=PLAN)
+        store = GraphStore.open(tmp_path / "store")
+        assert by_name(store, "x") == {"b": [2], "\u00a0a": [1]}
+        assert store.meta["class_names"] == ["cat", "\u00a0cat"]
+
+
+def test_names_that_are_integers_or_no_text(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    edges = parquet_file(tmp_path / "e.parquet", src=([7, 40], "uint8"), dst=(["40", "007"],))
+    nodes = parquet_file(tmp_path / "n.parquet", id=([b"007", b"7", b"40"],), a=([1, 2, 3],))
+    convert(edges, tmp_path / "store", ConvertOptions(string_ids=True, nodes=nodes), plan=PLAN)
+    assert by_name(GraphStore.open(tmp_path / "store"), "x") == {"7": [2], "40": [3], "007": [1]}
+    latin = pyarrow.Array.from_buffers(pyarrow.string(), 2, pyarrow.array([b"\xe9", b"a"]).buffers())
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"src": latin, "dst": latin}), tmp_path / "latin.parquet")
+    convert(tmp_path / "latin.parquet", tmp_path / "latin", ConvertOptions(string_ids=True), plan=PLAN)
+    assert GraphStore.open(tmp_path / "latin").vertices.names([0, 1]).tolist() == ["\udce9", "a"]
+
+
+@pytest.mark.parametrize("column", [([1.0, 2.0],), ([[1], [2]],), ([True, False],), ([{"a": 1}, {"a": 2}],)])
+def test_names_of_other_types_are_refused(tmp_path, column):
+    edges = parquet_file(tmp_path / "e.parquet", src=column, dst=(["a", "b"],))
+    nodes = parquet_file(tmp_path / "n.parquet", id=column, a=([1, 2],))
+    with pytest.raises(DataError, match=r"column src of type .*; expected ids that are names or integers"):
+        convert(edges, tmp_path / "store", ConvertOptions(string_ids=True), plan=PLAN)
+    write(tmp_path, e_csv=BOB)
+    with pytest.raises(DataError, match=r"column id of type .*; expected ids that are names or integers"):
+        convert(tmp_path / "e.csv", tmp_path / "store", ConvertOptions(**NAMED, nodes=nodes), plan=PLAN)
+    with pytest.raises(DataError, match=r"column src of type .*expected integers of at most 63 bits") as caught:
+        convert(edges, tmp_path / "store", plan=PLAN)
+    assert "--string-ids" not in str(caught.value)
+
+
+def pyg_file(folder: Path, **attributes) -> Path:
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(edge_index=torch.from_numpy(RING), num_nodes=3)
+    for name, value in attributes.items():
+        setattr(data, name, value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value)))
+    torch.save(data, folder / "data.pt")
+    return folder / "data.pt"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["pt", "sparse pt", "edge_index", "data set", "npy", "sparse npz"])
+def test_features_that_are_not_finite(tmp_path, form, bad):
+    x, options = np.array([[0, 1], [2, 3], [4, bad]]), ConvertOptions()
+    if form.endswith("pt"):
+        torch = pytest.importorskip("torch")
+        source = pyg_file(tmp_path, x=torch.from_numpy(x).to_sparse() if "sparse" in form else x)
+    elif form == "edge_index":
+        source = saved(tmp_path, edge_index=RING, num_nodes=3, x=x)
+    elif form == "data set":
+        source = Dataset("ours", Graph.from_edge_index(RING), x, np.full(3, -1), *[np.empty(0, np.int64)] * 3, 0)
+    else:
+        path = tmp_path / ("x.npy" if form == "npy" else "x.npz")
+        np.save(path, x) if form == "npy" else scipy.sparse.save_npz(path, scipy.sparse.csr_array(x))
+        np.save(tmp_path / "e.npy", RING)
+        source, options = tmp_path / "e.npy", ConvertOptions(features=path)
+    with pytest.raises(DataError, match="a value that is not finite in row 2; expected finite features"):
+        convert(source, tmp_path / "store", options, plan=PLAN)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("bad", ["1,5", "x", "3 cm", "true", "-", "1e"])
+def test_a_column_of_numbers_but_for_one_value(tmp_path, bad):
+    nodes = f'id,a,b\nann,1,1\nbob,"{bad}",2\ncid,2.5,3\n'
+    with pytest.raises(DataError) as caught:
+        made(tmp_path, BOB, nodes, **NAMED)
+    assert f"got {bad!r} in row 2 of column a, of which most values are numbers" in str(caught.value)
+    store, notes = made(tmp_path, BOB, nodes, **NAMED, features="b")
+    assert by_name(store, "x") == {"bob": [2], "ann": [1], "cid": [3]}
+    assert notes[0].endswith("not read: a")
+
+
+@pytest.mark.parametrize("values", [("1", "x", "y"), ("", "", "x"), ("2020-01-01", "x", "1"), ("v1", "v2", "v3")])
+def test_columns_of_words_are_not_read(tmp_path, values):
+    rows = "".join(
+        f"{name},{value},{i}\n" for i, (name, value) in enumerate(zip(("ann", "bob", "cid"), values, strict=True))
+    )
+    _, notes = made(tmp_path, BOB, f"id,title,b\n{rows}", **NAMED)
+    assert notes[0].endswith("1 features in b; not read: title")
+
+
+@pytest.mark.parametrize("form", ["splits", "edge_index", "pyg"])
+@pytest.mark.parametrize("forms", [("idx", "mask"), ("masks", "idx"), ("mask", "masks")])
+def test_a_split_in_two_forms_is_refused(tmp_path, form, forms):
+    held = {"idx": [[0], [1], [2]], "mask": np.eye(3, dtype=bool), "masks": np.eye(3, dtype=bool)[:, None]}
+    arrays = {f"{part}_{kind}": held[kind][i] for kind in forms for i, part in enumerate(("train", "val", "test"))}
+    source, options = (
+        (pyg_file if form == "pyg" else saved)(
+            tmp_path, **({} if form == "pyg" else {"edge_index": RING, "num_nodes": 3}), **arrays
+        ),
+        ConvertOptions(),
+    )
+    if form == "splits":
+        np.save(tmp_path / "e.npy", RING)
+        source, options = tmp_path / "e.npy", ConvertOptions(splits=source)
+    with pytest.raises(DataError, match=r"got train_\w+ and train_\w+; expected a split in one form"):
+        convert(source, tmp_path / "store", options, plan=PLAN)
+
+
+HEADERS = {
+    '"id"\t"x"\nann\t1\nbob\t2\ncid\t3\n': "1 features in x",
+    '"id"\nann\nbob\ncid\n': "ids are in id",
+    'id;"x, y"\nann;1\nbob;2\ncid;3\n': "1 features in x, y",
+    '"x; y",id\n1,ann\n2,bob\n3,cid\n': "1 features in x; y",
+    '"two\nlines",id\r\n1,ann\r\n2,bob\r\n3,cid\r\n': "1 features in two\nlines",
+    '"a ""b""",id\n1,ann\n2,bob\n3,cid\n': '1 features in a "b"',
+    "\ufeffid,x\nann,1\nbob,2\ncid,3\n": "1 features in x",
+}
+
+
+@pytest.mark.parametrize("nodes", HEADERS)
+def test_headers_in_quotes(tmp_path, nodes):
+    _, notes = made(tmp_path, BOB, nodes, **NAMED)
+    assert notes[0].endswith(HEADERS[nodes])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "given"),
+    [
+        ("id x\nann 1\n", "the first line 'id x'; expected names of columns, between commas, semicolons or tabs"),
+        ("id  label\nann 1\n", "the first line 'id  label'"),
+        ("1,2\n3,4\n", "the first line '1,2'; expected names of columns"),
+        ("0\t1.5\t-2e3\n", "Put a line with the names of the columns before the rows."),
+        ("17\n18\n", "the first line '17'"),
+        ('"id,x\nann,1\n', "a quote that is not closed"),
+    ],
+)
+def test_first_lines_that_name_no_columns(tmp_path, nodes, given):
+    with pytest.raises(DataError) as caught:
+        made(tmp_path, BOB, nodes, **NAMED)
+    assert given in str(caught.value)
+
+
+def test_an_order_mark_counts_at_the_beginning_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(vertex_tables, "_BLOCK", 4)
+    names = ["ann", "\ufeffbob", "cid"]
+    _, notes = made(tmp_path, "src,dst\nann,\ufeffbob\ncid,ann\n", "\ufeffid\n" + "\n".join(names), **NAMED)
+    assert notes == ["n.csv: ids are in id"]  # none without an edge, none without a row
+
+
+def test_parts_of_other_types_and_labels_that_are_lists(tmp_path):
+    parquet_file(tmp_path / "parts" / "a.parquet", id=(["ann"],), a=([1.0],))
+    parquet_file(tmp_path / "parts" / "b.parquet", id=(["bob", "cid"],), a=(["1", "x"],))
+    write(tmp_path, e_csv=BOB)
+    with pytest.raises(DataError, match=r"b.parquet: got column a of type string; expected numbers, as in other parts"):
+        convert(tmp_path / "e.csv", tmp_path / "store", ConvertOptions(**NAMED, nodes=tmp_path / "parts"), plan=PLAN)
+    for values in ([[1], [2], [3]], [{"a": 1}] * 3):
+        nodes = parquet_file(tmp_path / "n.parquet", id=(["ann", "bob", "cid"],), label=(values,))
+        with pytest.raises(DataError, match=r"column label of .*: got a column of type .*expected names or numbers"):
+            convert(tmp_path / "e.csv", tmp_path / "store", ConvertOptions(**NAMED, nodes=nodes), plan=PLAN)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "bfloat16", "column"])
+def test_weights_of_tensors_of_every_kind(tmp_path, kind):
+    torch = pytest.importorskip("torch")
+    weights = torch.tensor([0.5, 1.5, 2.5], requires_grad=kind == "gradient")
+    weights = weights.to(torch.bfloat16) if kind == "bfloat16" else weights[:, None] if kind == "column" else weights
+    data = pytest.importorskip("torch_geometric.data").Data(
+        edge_index=torch.from_numpy(RING), num_nodes=3, edge_weight=weights
+    )
+    convert(data, tmp_path / "store", plan=PLAN)
+    assert sorted(Graph.open(tmp_path / "store").data.tolist()) == [0.5, 1.5, 2.5]
+
+
+def test_tables_by_their_content(tmp_path):
+    write(tmp_path, e_csv=BOB)
+    nodes = parquet_file(tmp_path / "nodes", id=(["ann", "bob", "cid"],), a=([1, 2, 3],))
+    convert(tmp_path / "e.csv", tmp_path / "store", ConvertOptions(**NAMED, nodes=nodes), plan=PLAN)
+    assert by_name(GraphStore.open(tmp_path / "store"), "x") == {"bob": [2], "ann": [1], "cid": [3]}
+    for content, form in ((b"PK\x03\x04....", "zip archive"), (b"\xff\xfei\0d\0", "UTF-16"), (b"id\0a", "binary")):
+        (tmp_path / "n.csv").write_bytes(content)
+        with pytest.raises(DataError, match=f"n.csv: got a file that is .*{form}"):
+            convert(
+                tmp_path / "e.csv", tmp_path / "other", ConvertOptions(**NAMED, nodes=tmp_path / "n.csv"), plan=PLAN
+            )
+
+
+def test_the_path_that_is_advised_is_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "a.npy", np.array([7.0, 8.0, 9.0]))
+    nodes = "id,a.npy\nann,1\nbob,2\ncid,3\n"
+    with pytest.raises(InputError, match=r"'a.npy', a file and a column of") as caught:
+        made(tmp_path, BOB, nodes, **NAMED, features="a.npy")
+    advised = str(caught.value).split("give the path as ")[1].split(",")[0]
+    store, _ = made(tmp_path, BOB, nodes, **NAMED, features=Path(advised))
+    assert by_name(store, "x") == {"bob": 8, "ann": 7, "cid": 9}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_errors_name_the_file_and_the_folder(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("pyarrow")
+    with pytest.raises(DataError, match=r"^x of .*data.pt: got features of dtype float64 and shape \(2, 2\)"):
+        convert(pyg_file(tmp_path, x=np.ones((2, 2))), tmp_path / "store", plan=PLAN)
+    with pytest.raises(DataError, match=r"data.pt: got train_mask of dtype float64"):
+        convert(
+            pyg_file(tmp_path, **dict.fromkeys(("train_mask", "val_mask", "test_mask"), np.ones(3))),
+            tmp_path / "store",
+            plan=PLAN,
+        )
+    with pytest.raises(DataError, match=r"split.time: got vertex 0 in train_idx and test_idx"):
+        convert(ogb(tmp_path / "ogbn", split_time_test="0\n"), tmp_path / "store", plan=PLAN)
+    data = pytest.importorskip("torch_geometric.data").Data(adj_t=torch.eye(3).to_sparse_csr(), num_nodes=3)
+    torch.save(data, tmp_path / "adj.pt")
+    for source in (data, tmp_path / "adj.pt"):
+        with pytest.raises(DTypeError, match=r"Graph.from_pyg\(data\).save\(path\) takes adj_t"):
+            convert(source, tmp_path / "store", plan=PLAN)
+
+
+def test_all_splits_of_data_sets_and_stores_are_disjoint(tmp_path):
+    masks = {f"{part}_masks": np.eye(3, dtype=bool)[[i, 0]] for i, part in enumerate(("train", "val", "test"))}
+    source = saved(tmp_path, indptr=[0, 1, 2, 3], indices=[2, 0, 1], **masks)
+    given = "vertex 0 in train_masks and val_masks and test_masks of split 1"
+    for read in (lambda: load_dataset(str(source)), lambda: convert(source, tmp_path / "store", plan=PLAN)):
+        with pytest.raises(DataError, match=f"data.npz: got {given}"):
+            read()
+    with StoreWriter(tmp_path / "held") as writer:
+        for name, array in {"indptr": [0, 1, 2, 3], "indices": [2, 0, 1], **masks}.items():
+            writer.write(name, np.asarray(array))
+    with pytest.raises(DataError, match=given):
+        convert(tmp_path / "held", tmp_path / "store", plan=PLAN)
+    ids = [np.array([0]), np.array([0]), np.array([1])]
+    data = Dataset("ours", Graph.from_edge_index(RING), None, np.full(3, -1), *ids, 0)
+    with pytest.raises(DataError, match="ours: got vertex 0 in train_idx and val_idx"):
+        convert(data, tmp_path / "store", plan=PLAN)

@@ -305,7 +305,8 @@ def test_npz_splits(tmp_path):
         f"{part}_masks": np.roll(np.eye(3, dtype=bool), i, axis=1)[:2]
         for i, part in enumerate(["train", "val", "test"])
     }
-    path = str(triangle_file(tmp_path, meta=np.array('{"metric": "ROC AUC"}'), **masks))
+    none = dict.fromkeys(["train_idx", "val_idx", "test_idx"])
+    path = str(triangle_file(tmp_path, meta=np.array('{"metric": "ROC AUC"}'), **none, **masks))
     data = load_dataset(path, split=1)
     assert (data.train_idx.tolist(), data.val_idx.tolist(), data.test_idx.tolist()) == ([1], [2], [0])
     assert (data.split, data.num_splits, data.metric) == (1, 2, "roc_auc")
@@ -335,8 +336,8 @@ def test_npz_splits(tmp_path):
         ({"y": np.array([0.0, 1.5, 1.0])}, "1.5 at position 1"),
         ({"val_idx": None}, "no array 'val_idx'"),
         ({"test_idx": np.array([0, 3])}, "test_idx with 3 at position 1"),
-        ({"train_masks": np.ones((2, 3), dtype=bool)}, "no array 'val_masks'"),
-        ({"train_idx": np.array([0, 1])}, "vertex 1 more than once"),
+        ({"train_masks": np.ones((2, 3), dtype=bool)}, "train_masks and train_idx; expected a split in one form"),
+        ({"train_idx": np.array([0, 1])}, "vertex 1 in train_idx and val_idx"),
         ({"meta": np.array("{")}, "not JSON"),
         ({"meta": np.array("[1]")}, "holding a list"),
     ],

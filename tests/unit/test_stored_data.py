@@ -103,7 +103,7 @@ def test_metric_and_classes(tmp_path):
         ({"y": np.array([0, 1, 2]), "facts": {"num_classes": 2}}, "label 2 where num_classes is 2"),
         ({"train_idx": [0], "val_idx": [1]}, "all of train, val and test"),
         ({"train_idx": [0], "val_idx": [3], "test_idx": [1]}, "3 at position 0"),
-        ({"train_idx": [0], "val_idx": [1], "test_idx": [0]}, "vertex 0 more than once"),
+        ({"train_idx": [0], "val_idx": [1], "test_idx": [0]}, "vertex 0 in train_idx and test_idx"),
         ({f"{p}_masks": np.zeros((k, 3), bool) for p, k in (("train", 2), ("val", 1), ("test", 2))}, "1 splits"),
         (
             {"x_data": [1.0], "x_indices": [9], "x_indptr": [0, 1, 1, 1], "facts": {"x_shape": [3, 2]}},
