@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.convert.columns import is_index_name
 from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
 from spsample.convert.options import ConvertOptions
 from spsample.convert.vertex_tables import VertexRows, feature_rows, open_table
@@ -124,7 +125,7 @@ class NodeTable:
     def _feature_columns(self, options: ConvertOptions) -> list[str]:
         taken = {self._id, self._label, self._split}
         if options.features is None:
-            aside = {*self._alike((*_IDS, *_LABELS, *_SPLITS)), *(n for n in self._table.names if _is_index(n))}
+            aside = {*self._alike((*_IDS, *_LABELS, *_SPLITS)), *(n for n in self._table.names if is_index_name(n))}
             free = [name for name in self._table.names if name not in taken | aside]
             for name in free:
                 if name in self._table.not_quite:
@@ -344,11 +345,6 @@ def _number(word: str) -> float | None:
         return None if "_" in word else float(word)  # Python takes 1_000
     except ValueError:
         return None
-
-
-def _is_index(name: str) -> bool:
-    """Whether pandas wrote a column of its own, which counts the rows."""
-    return name == "" or name.startswith(("Unnamed: ", "__index_level_"))
 
 
 def _some(names: Sequence[Any]) -> str:

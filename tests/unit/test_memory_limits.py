@@ -95,6 +95,21 @@ def limits(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
     monkeypatch.setattr("spsample.planning.memory_check.most_memory", lambda: available)
 
 
+def test_a_chosen_bulk_grows_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where half of it is too little for bulks of 64, bulks have 64 at most, so that other loaders have room, too."""
+    batches = {
+        "sampler": sp.GraphSAGE([10, 5]),
+        "batch_size": 4,
+        "features": np.ones((GRAPH.num_nodes, 64), np.float32),
+    }
+    sizes = []
+    for available in range(16 << 20, 256 << 20, 8 << 20):
+        limits(monkeypatch, available)
+        sizes.append(sp.BulkLoader(GRAPH, np.arange(GRAPH.num_nodes), **batches, bulk_size="auto").bulk_size)
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 64 < sizes[-1]
+
+
 def test_a_call_names_how_many_of_its_batches_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler, ids = sp.GraphSAGE([15, 10, 5]), np.resize(SEEDS, 256 * 64)
     whole = sp.bulk_sample(GRAPH, ids, sampler, batch_size=64)
