@@ -9,6 +9,7 @@ use too would take processor time from whoever has work. The threads of the comp
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -54,6 +55,7 @@ class _Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        form, warnings.formatwarning = warnings.formatwarning, _as_line
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -65,6 +67,13 @@ class _Group(TyperGroup):
             name = ctx.invoked_subcommand
             _print_error(error, as_typed(error, commands[name].params if name in commands else ()))
             raise typer.Exit(2) from None
+        finally:
+            warnings.formatwarning = form
+
+
+def _as_line(message: Any, *_: Any, **__: Any) -> str:
+    """Return a warning as a line of the command: its place in the sources says nothing to a user."""
+    return f"spsample: warning: {message}\n"
 
 
 _BY_ANOTHER_NAME = {"parts": "partition"}

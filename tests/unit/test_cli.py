@@ -337,7 +337,8 @@ def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
 
 def test_missing_figures_are_told(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
     result = run("train", "planted:400", "--epochs", "1", "--out", str(tmp_path / "a"))
     assert result.exit_code == 0, result.output
     assert "no figures without matplotlib" in result.stderr
