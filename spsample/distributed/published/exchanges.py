@@ -127,7 +127,7 @@ class RowGroup(Channel):
                 argument="Q",
                 given="other rows than on other ranks of the row group",
                 expected="the same batches of the same rows on all of them, as algorithm 2 of the paper has them",
-                hint="Take algorithm='column', with which each rank asks for rows of its own, or bulk_sample.",
+                hint="Take algorithm='column', where each rank asks for rows of its own. Or use bulk_sample.",
             )
         return told[:, :-1]
 
