@@ -185,7 +185,12 @@ class Epochs:
         What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
         so that a loader on other ranks can go on.
         """
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity(), **self._order.state(self.epoch)}
+        return {
+            "next_batch": self._next_batch,
+            "epoch": self.epoch,
+            **self._identity(),
+            **self._order.state(self.epoch),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.

@@ -23,7 +23,6 @@ __all__ = [
     "checked_inputs",
     "checked_sizes",
     "checked_type",
-    "num_edges_of",
     "refuse",
     "taken",
     "warn_needless",
@@ -104,13 +103,13 @@ def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> G
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
     require_graph(graph)
     require_local(graph, expected)
-    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, num_edges_of(data))
+    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, _num_edges(data))
     if is_another or (weight_attr is not None and graph.weighting != "weighted"):
         raise InputError(argument="graph", given=repr(graph), expected=expected)
     return graph
 
 
-def num_edges_of(data: Data) -> int:
+def _num_edges(data: Data) -> int:
     """How many edges the data have: of a sparse tensor its entries, which PyG does not count in the first place."""
     adj_t = data.get("adj_t")
     if adj_t is None:

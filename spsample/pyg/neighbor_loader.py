@@ -230,7 +230,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
-        steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
+        steps = (self.transform_sampler_output, partial(joined, self.data, self.graph), self.transform)
         ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self.filter_per_worker]
         first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then

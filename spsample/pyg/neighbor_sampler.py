@@ -171,10 +171,13 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     output.num_sampled_nodes[0], output.num_sampled_edges[0] = given, len(copied)
 
 
-def joined(data: Data, output: SamplerOutput) -> Data:
-    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output."""
-    counts = {"num_nodes": data.num_nodes, "num_edges": arguments.num_edges_of(data)}
-    whole = _with(data, counts)  # they do not follow from what is left below
+def joined(data: Data, graph: Graph, output: SamplerOutput) -> Data:
+    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output.
+
+    An attribute with as many rows as `graph`, that of the data, has vertices or edges has one for each.
+    """
+    counts = {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
+    whole = _with(data, counts)
     lists = {key: value for key, value in data.to_dict().items() if isinstance(value, (list, tuple))}
     rows = {key: output.node for key in lists if whole.is_node_attr(key)}
     rows |= {key: output.edge for key in lists if whole.is_edge_attr(key)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from spsample.common.checks import check_range, require_type, short
+from spsample.common.checks import check_range, require_int, require_type, short
 from spsample.errors import DTypeError, InputError
 from spsample.loading.order import Order
 
@@ -23,7 +23,8 @@ __all__ = ["SamplerOrder", "order_of"]
 class SamplerOrder(Order):
     """What a sampler gives, drawn once for each epoch, at its start.
 
-    Of one that has a share of the seeds, every rank draws its own: a state, which may be another rank's, has no order.
+    Of one that has a share of the seeds a state may be loaded on all ranks. It then has no order, but how many were drawn
+    before: each rank draws as many from its own sampler, so that these stay in step.
 
     Parameters
     ----------
@@ -62,7 +63,9 @@ class SamplerOrder(Order):
         self.rank = rank if isinstance(rank, int) else 0
         self._has_share = isinstance(rank, int) and getattr(sampler, "num_replicas", 2) > 1
         self._sampler, self._num_seeds, self._argument = sampler, num_seeds, argument
-        self._drawn: tuple[int, NDArray[np.int64]] | None = None  # of which epoch, and what
+        self._epoch: int | None = None  # that of the order drawn last
+        self._drawn = np.empty(0, np.int64)
+        self._draws = 0
 
     def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
         """What the sampler gave when it was first asked in this epoch; its own random numbers decide.
@@ -72,26 +75,34 @@ class SamplerOrder(Order):
         DTypeError, InputError
             If it gives anything but as many positions as its length says.
         """
-        if self._drawn is None or self._drawn[0] != epoch:
-            self._drawn = epoch, self._checked(islice(self._sampler, self.num_positions + 1))
-        return self._drawn[1]
+        if self._epoch != epoch:
+            self._drawn, self._epoch = self._draw(), epoch
+        return self._drawn
 
     def identity(self) -> dict[str, Any]:
         """How many positions an epoch has."""
         return {"shuffle": "sampler", "num_positions": self.num_positions}
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """The positions that were drawn for the epoch, a tensor: torch loads no arrays of others."""
-        if self._has_share or self._drawn is None or self._drawn[0] != epoch:
-            return {"order": None}
-        return {"order": torch.tensor(self._drawn[1])}
+        """What was drawn for the epoch, a tensor (torch loads no arrays of others); of a share how many were before."""
+        is_drawn = self._epoch == epoch
+        if self._has_share:
+            return {"draws": self._draws - is_drawn}
+        return {"order": torch.tensor(self._drawn) if is_drawn else None}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on with what was drawn; where nothing was, the sampler is asked."""
-        order, self._drawn = state.get("order"), None
-        if order is not None and not self._has_share:
+        self._epoch = None
+        if self._has_share:
+            for _ in range(self._draws, require_int("draws", state.get("draws", 0), minimum=0)):
+                self._draw()
+        elif (order := state.get("order")) is not None:
             require_type("state", order, torch.Tensor, "an order that state_dict() returned")
-            self._drawn = state["epoch"], self._checked(order.tolist())
+            self._drawn, self._epoch = self._checked(order.tolist()), state["epoch"]
+
+    def _draw(self) -> NDArray[np.int64]:
+        self._draws += 1
+        return self._checked(islice(self._sampler, self.num_positions + 1))
 
     def _checked(self, given: Iterable[Any]) -> NDArray[np.int64]:
         positions = np.fromiter(map(self._position, given), np.int64)

@@ -23,6 +23,7 @@ from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.validation import validate_ids
 
 
 @dataclass(eq=False, slots=True)

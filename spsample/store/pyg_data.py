@@ -82,20 +82,20 @@ def _entries(adj_t: Any) -> NDArray[Any]:
 
 
 def _refuse_merged(data: Any, entries: int) -> None:
-    """Refuse a sparse tensor of torch that has not an entry for each row of the edges' attributes."""
-    if not str(getattr(data.adj_t, "layout", "")).startswith("torch.sparse"):
+    """Refuse a sparse tensor of torch that has not an entry for each edge that has attributes."""
+    if not hasattr(data.adj_t, "layout"):
         return
-    for key in ("edge_attr", "edge_weight", "edge_type"):
-        held = getattr(data, key, None)
-        if held is not None and len(held) != entries:
-            hint = "torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before"
-            instead = ", or del data.adj_t: edges are in data.edge_index too" if getattr(data, "edge_index", None) is not None else ""
-            raise InputError(
-                argument="data.adj_t",
-                given=f"{entries} entries, where data.{key} has {len(held)}",
-                expected="an entry for each edge",
-                hint=f"{hint}{instead}.",
-            )
+    held = (getattr(data, key, None) for key in ("edge_attr", "edge_weight", "edge_type"))
+    rows = [len(one) for one in held if one is not None and len(one) != entries]
+    if rows:
+        has_edges = getattr(data, "edge_index", None) is not None
+        instead = ", or del data.adj_t: data.edge_index has the edges too" if has_edges else ""
+        raise InputError(
+            argument="data.adj_t",
+            given=f"{entries} entries, where attributes of the data have {rows[0]} edges",
+            expected="an entry for each edge",
+            hint=f"torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before{instead}.",
+        )
 
 
 def _weights(data: Any, name: Any) -> NDArray[Any]:
