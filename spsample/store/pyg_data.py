@@ -88,13 +88,14 @@ def _refuse_merged(data: Any, entries: int) -> None:
     held = (getattr(data, key, None) for key in ("edge_attr", "edge_weight", "edge_type"))
     rows = [len(one) for one in held if one is not None and len(one) != entries]
     if rows:
-        has_edges = getattr(data, "edge_index", None) is not None
-        instead = ", or del data.adj_t: data.edge_index has the edges too" if has_edges else ""
+        hint = "torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before"
+        if getattr(data, "edge_index", None) is not None:
+            hint += ", or del data.adj_t: data.edge_index has the edges too"
         raise InputError(
             argument="data.adj_t",
             given=f"{entries} entries, where attributes of the data have {rows[0]} edges",
             expected="an entry for each edge",
-            hint=f"torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before{instead}.",
+            hint=f"{hint}.",
         )
 
 
