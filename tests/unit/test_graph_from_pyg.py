@@ -117,7 +117,7 @@ def test_labels_of_links_beside_adj_t(layout) -> None:
     split = RandomLinkSplit(num_val=0.1, num_test=0.1)(pyg.Data(x=torch.arange(20.0)[:, None], edge_index=edges))[0]
     data = ToSparseTensor(layout=layout)(split)
     graph = sp.Graph.from_pyg(data)
-    assert graph.num_edges == split.adj_t._nnz() != len(data.edge_label)
+    assert graph.num_edges == data.adj_t._nnz() != len(data.edge_label)
     batch = next(iter(NeighborLoader(data, [2], [3, 4], batch_size=2, graph=graph)))
     assert torch.equal(batch.edge_label, data.edge_label)
     assert torch.equal(batch.x[:, 0].long(), batch.n_id)
@@ -141,7 +141,7 @@ def test_merged_edges_beside_edge_index_have_a_way_out(key) -> None:
     data = pyg.Data(edge_index=twice, num_nodes=4, **{key: torch.zeros(10)})
     data.adj_t = torch.sparse_coo_tensor(twice.flip(0), torch.ones(10), (4, 4)).coalesce()
     with pytest.raises(
-        InputError, match=r"^data.adj_t: got 5 entries.* 10 edges.*RemoveDuplicated.*, or del data.adj_t"
+        InputError, match=r"^data.adj_t: got 4 entries.* 10 edges.*RemoveDuplicated.*, or del data.adj_t"
     ):
         sp.Graph.from_pyg(data)
     del data.adj_t

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -273,13 +272,13 @@ def test_a_sampler_whose_length_changes():
             return 5 + self.passes
 
         def __iter__(self):
-            return islice(super().__iter__(), len(self))
+            return iter(range(len(self)))
 
     sampler = Growing()
     loader = loader_of(sampler)
     sampler.passes = 3
     with pytest.raises(
-        InputError, match=r"got 1?\w+ positions .*5, the length that the sampler had when the loader was"
+        InputError, match=r"got more positions .*5, the length that the sampler had when the loader was"
     ):
         list(loader)
 
