@@ -23,8 +23,8 @@ __all__ = ["SamplerOrder", "order_of"]
 class SamplerOrder(Order):
     """What a sampler gives, drawn once for each epoch, at its start.
 
-    Where the sampler has a rank's share of the seeds, all ranks may load the state of one. It has no order then. It says
-    how many were drawn before, and each rank draws as many from its own sampler, so that these stay in step.
+    Where the sampler has a rank's share of the seeds, all ranks may load the state of one. It has no order then, but
+    says how many were drawn before: each rank draws as many from its own sampler, so that these stay in step.
 
     Parameters
     ----------
