@@ -12,6 +12,7 @@ Examples
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
@@ -58,37 +59,11 @@ _LAZY = {
 }
 """Names imported on first use, so that `import spsample` stays quick."""
 
-_ROOMS = frozenset(
-    [
-        "advice",
-        "backends",
-        "cli",
-        "comm",
-        "common",
-        "convert",
-        "data",
-        "distributed",
-        "errors",
-        "features",
-        "loading",
-        "planning",
-        "pyg",
-        "reorder",
-        "sampling",
-        "settings",
-        "sparse",
-        "store",
-        "timeline",
-        "training",
-    ]
-)
-"""Packages of this one, imported when they are asked for."""
-
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    if name in _ROOMS:
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}"):  # a package of this one
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'spsample' has no attribute {name!r}")
 

@@ -65,7 +65,8 @@ def refuse_sparse_tensors(argument: str, x: Any) -> None:
 
 def as_stored_rows(x: Any) -> tuple[Any, RowFormat]:
     """`as_rows` and the form of its numbers: those of bfloat16 stay as they are, two bytes each."""
-    if not is_bfloat16(x) or x.requires_grad or x.is_sparse:
+    refuse_sparse_tensors("x", x)
+    if not is_bfloat16(x) or x.requires_grad:
         rows = as_rows(x)
         return rows, AsStored(rows.dtype)
     import torch

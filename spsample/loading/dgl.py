@@ -41,15 +41,16 @@ class DglLoader(LoaderView):
 
     def __iter__(self) -> Iterator[tuple[Any, Any, list[Any]]]:
         """One pass, as the loader's own."""
-        with closing(self.loader.batches(self.loader.collate)) as batches:
+        with closing(iter(self.loader)) as batches:
             yield from map(self._triple, batches)
 
     def _triple(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
         require_type("transform", batch, Batch, "one that returns the Batch, of which dgl() makes blocks")
         blocks = batch.minibatch.to_dgl()
         first, last = blocks[0], blocks[-1]
+        input_nodes, output_nodes = first.srcdata[self._dgl.NID], last.dstdata[self._dgl.NID]
         if batch.x is not None:
             first.srcdata[self.feature_name] = as_tensor(self._torch, batch.x)
         if batch.y is not None:
             last.dstdata[self.label_name] = as_tensor(self._torch, batch.y)
-        return first.srcdata[self._dgl.NID], last.dstdata[self._dgl.NID], blocks
+        return input_nodes, output_nodes, blocks

@@ -289,7 +289,7 @@ class BulkLoader(Loader):
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
         return self._deal.steps(self.num_batches)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch, None, None]:
         """Sample the current epoch; see the class for what follows a complete pass."""
         return self.batches(self.collate, size_of=_bytes_of)
 

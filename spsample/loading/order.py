@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from spsample.loading.local_order import Batches, ShuffledBatches
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
+from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,25 +32,22 @@ MAYBE_UNKNOWN = "graph_digest"
 _OF_LOCAL_BATCHES = "Local batches go on with as many ranks and the same partition as that loader's."
 
 
-def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> Any:
-    """`seeds`, or of a mask over the vertices the ids where it is true; errors name `argument`.
+def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> NDArray[np.int64]:
+    """Vertex ids as int64; of a mask over the vertices those where it is true. Errors name `argument`.
 
     Raises
     ------
-    InputError
-        If a mask has not one entry per vertex.
+    DTypeError, InputError
+        As `validate_seeds`; or if a mask has not one entry per vertex.
     """
+    expected = "vertex ids, or a mask over the vertices of dtype bool"
     dtype = str(getattr(seeds, "dtype", ""))
     if "bool" not in dtype and not (isinstance(seeds, list) and seeds and isinstance(seeds[0], bool)):
-        return seeds
+        return validate_seeds(seeds, int(graph.num_nodes), argument, expected)
     mask = as_array(argument, seeds)
-    num_nodes = getattr(graph, "num_nodes", None)
-    if num_nodes is not None and mask.shape != (num_nodes,):
-        raise InputError(
-            argument=argument,
-            given=f"a mask of shape {mask.shape}",
-            expected=f"vertex ids, or a mask over the vertices: ({num_nodes},)",
-        )
+    if mask.shape != (graph.num_nodes,):
+        shape = f"{expected} and shape ({graph.num_nodes},)"
+        raise InputError(argument=argument, given=f"a mask of shape {mask.shape}", expected=shape)
     return np.flatnonzero(mask)
 
 
@@ -83,68 +81,39 @@ class Delivered(NamedTuple):
     batch_id: int | None = None
 
 
-@runtime_checkable
-class Order(Protocol):
-    """Which positions among the seeds an epoch visits, and in which order.
-
-    One that is drawn is for a loader on one rank, whose features do not look ahead into the next epoch.
-    """
-
-    @property
-    def num_positions(self) -> int:
-        """How many every epoch visits."""
-        ...
-
-    def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
-        """Positions in the order of an epoch: the same until `forget`."""
-        ...
-
-    def identity(self) -> dict[str, Any]:
-        """Return what tells it from other orders, as plain values; ``shuffle`` is one of them."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return what has been drawn for the epoch."""
-        ...
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `state` returned, here or in another process."""
-        ...
-
-    def forget(self) -> None:
-        """Let the next epoch have an order of its own."""
-        ...
-
-
-class KeyedOrder(NamedTuple):
+class Order:
     """All seeds, in the order given or in one that follows from the random seed and the epoch.
+
+    A subclass that draws is for a loader on one rank, whose features do not look ahead into the next epoch.
+
+    Attributes
+    ----------
+    num_positions : int
+        How many every epoch visits.
 
     Examples
     --------
-    >>> KeyedOrder(4, shuffle=True).positions(0, 0), KeyedOrder(4, shuffle=False).positions(0, 0)
+    >>> Order(4, shuffle=True).positions(0, 0), Order(4, shuffle=False).positions(0, 0)
     (array([3, 2, 0, 1]), array([0, 1, 2, 3]))
     """
 
-    num_positions: int
-    shuffle: bool
+    def __init__(self, num_positions: int, *, shuffle: bool) -> None:
+        self.num_positions, self.shuffle = num_positions, shuffle
 
     def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
         """Positions in the order of an epoch."""
         return keys.shuffle(self.num_positions, random_seed, epoch) if self.shuffle else np.arange(self.num_positions)
 
     def identity(self) -> dict[str, Any]:
-        """Whether epochs are shuffled."""
+        """Return what tells it from other orders, as plain values; ``shuffle`` is one of them."""
         return {"shuffle": self.shuffle}
 
-    def state(self) -> dict[str, Any]:
-        """Nothing: nothing is drawn."""
+    def state(self, epoch: int) -> dict[str, Any]:
+        """Return what has been drawn for an epoch: nothing here."""
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing to do."""
-
-    def forget(self) -> None:
-        """Nothing to do."""
+        """Go on with the state of a loader, which has what `state` returned, and its epoch."""
 
 
 class Epochs:
@@ -209,7 +178,6 @@ class Epochs:
         self._pass += 1
         self._next_batch = 0
         self._resume = False
-        self._order.forget()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
@@ -217,7 +185,12 @@ class Epochs:
         What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
         so that a loader on other ranks can go on.
         """
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity(), **self._order.state()}
+        return {
+            "next_batch": self._next_batch,
+            "epoch": self.epoch,
+            **self._identity(),
+            **self._order.state(self.epoch),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.
@@ -280,7 +253,7 @@ class Epochs:
 
 
 def _order_of(shuffle: bool | Order, num_seeds: int) -> Order:
-    return shuffle if isinstance(shuffle, Order) else KeyedOrder(num_seeds, require_bool("shuffle", shuffle))
+    return shuffle if isinstance(shuffle, Order) else Order(num_seeds, shuffle=require_bool("shuffle", shuffle))
 
 
 def _after(epoch: int) -> int:

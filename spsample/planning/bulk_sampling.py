@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import default_float_environment
+from spsample.comm import collective
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
@@ -16,7 +17,8 @@ from spsample.planning.memory_check import out_of_memory, require_memory
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
-from spsample.store.base_graph import BaseGraph
+from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.validation import validate_seeds
 
 
 @default_float_environment()
@@ -80,6 +82,9 @@ def bulk_sample(  # the public face
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
+    require_graph(graph)
+    with collective(graph.comm, call="the checks of bulk_sample"):
+        seeds = validate_seeds(seeds, graph.num_nodes)
     call = SamplingCall.checked(
         graph,
         seeds,
@@ -98,7 +103,7 @@ def bulk_sample(  # the public face
 @default_float_environment()
 def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
     """As `bulk_sample` of seeds that were checked, with the options of `SamplingCall.checked`."""
-    return _run(SamplingCall.checked(graph, seeds, sampler, are_known=True, **options))
+    return _run(SamplingCall.checked(graph, seeds, sampler, **options))
 
 
 def _run(call: SamplingCall) -> BulkSample:

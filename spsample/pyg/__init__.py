@@ -14,6 +14,8 @@ Examples
 
 from __future__ import annotations
 
+import sys
+from opcode import opmap
 from typing import NoReturn
 
 from spsample.errors import require_module
@@ -33,11 +35,14 @@ _LINKS = "LinkNeighborLoader", "LinkLoader"
 
 def __getattr__(name: str) -> NoReturn:
     """Say of PyG's other loaders that they are not here."""
-    if name.startswith("_") or not hasattr(_pyg_loader, name):
+    if name not in _pyg_loader.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     why = "; seeds that are edges cannot be sampled in bulk yet" if name in _LINKS else ""
-    raise ImportError(
+    message = (
         f"spsample.pyg has no {name}{why}. It has {' and '.join(__all__)}. Use PyG's own: "
-        f"from torch_geometric.loader import {name}",
-        name=__name__,
+        f"from torch_geometric.loader import {name}"
     )
+    asked_by = sys._getframe(1)
+    if asked_by.f_code.co_code[asked_by.f_lasti] == opmap["IMPORT_FROM"]:  # which drops the text of an AttributeError
+        raise ImportError(message, name=__name__)
+    raise AttributeError(message, name=name)

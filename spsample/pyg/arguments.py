@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.sampler import NumNeighbors
@@ -15,7 +16,6 @@ from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
-from spsample.store.validation import validate_seeds
 
 __all__ = [
     "checked_data",
@@ -103,10 +103,18 @@ def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> G
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
     require_graph(graph)
     require_local(graph, expected)
-    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, data.num_edges)
+    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, _num_edges(data))
     if is_another or (weight_attr is not None and graph.weighting != "weighted"):
         raise InputError(argument="graph", given=repr(graph), expected=expected)
     return graph
+
+
+def _num_edges(data: Data) -> int:
+    """How many edges the data have: of a sparse tensor its entries, which PyG does not count in the first place."""
+    adj_t = data.get("adj_t")
+    if adj_t is None:
+        return int(data.num_edges)
+    return int(adj_t._nnz() if isinstance(adj_t, torch.Tensor) else adj_t.nnz())
 
 
 def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
@@ -123,9 +131,8 @@ def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
         expected = "vertex ids, or a mask over the vertices: the data have no types"
         raise DTypeError(argument="input_nodes", given=repr(input_nodes), expected=expected)
     held = input_nodes.detach().cpu() if isinstance(input_nodes, torch.Tensor) else input_nodes
-    chosen = as_seeds(data, held, "input_nodes")
-    is_mask = chosen is not held
-    ids = validate_seeds(chosen, int(data.num_nodes), "input_nodes")
+    ids = as_seeds(data, held, "input_nodes")
+    is_mask = np.asarray(held).dtype == bool
     if len(ids) == 0:
         given = "a mask that is true nowhere" if is_mask else "no vertices"
         raise InputError(argument="input_nodes", given=given, expected="at least one vertex to sample from")
@@ -200,11 +207,17 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
     if needless:
         warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
     for name, others in _INSTEAD_OF.items():
-        both = [other for other in others if options.get(other, _UNSET[other]) not in (None, _UNSET[other])]
+        both = [other for other in others if _is_set(other, options.get(other))]
         if options.get(name) is not None and both:
             given = f"{name} with {both[0]}={short(options[both[0]])}"
             raise InputError(argument=name, given=given, expected="one of them: each decides the batches")
     return {name: options[name] for name in _TAKEN if name in options}
+
+
+def _is_set(name: str, value: Any) -> bool:
+    if value is None or _UNSET[name] is None:
+        return value is not None
+    return bool(value != _UNSET[name])
 
 
 def warn_needless(what: str = f"workers: {_THREADS}") -> None:

@@ -152,16 +152,13 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             input_id=input_id,
             **options,
         )
-        self._set_given(num_neighbors=num_neighbors, replace=replace, subgraph_type=subgraph_type)
-        self._set_given(weight_attr=weight_attr, filter_per_worker=filter_per_worker, graph=node_sampler.graph)
-        self._set_given(random_seed=random_seed, backend=backend)
-        self._set_given(bulk_size=bulk_size, memory_budget=memory_budget, prefetch=prefetch)
+        # Lightning makes the loader anew, with a sampler, of attributes that are named as arguments
+        self.num_neighbors, self.replace, self.subgraph_type = num_neighbors, replace, subgraph_type
+        self.weight_attr, self.filter_per_worker, self.graph = weight_attr, filter_per_worker, node_sampler.graph
+        self.random_seed, self.backend = random_seed, backend
+        self.bulk_size, self.memory_budget, self.prefetch = bulk_size, memory_budget, prefetch
         self._order, batch_size = order_of(options, len(self.dataset))
         self.bulk_loader = self._make_bulk_loader(batch_size)
-
-    def _set_given(self, **arguments: Any) -> None:
-        """Keep arguments under their names: Lightning makes the loader anew of them, with a sampler."""
-        self.__dict__.update(arguments)
 
     def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
         """What samples the batches of a pass, as `node_sampler` samples one."""
@@ -233,7 +230,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
-        steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
+        steps = (self.transform_sampler_output, partial(joined, self.data, self.graph), self.transform)
         ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self.filter_per_worker]
         first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then

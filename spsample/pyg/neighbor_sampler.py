@@ -171,14 +171,22 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     output.num_sampled_nodes[0], output.num_sampled_edges[0] = given, len(copied)
 
 
-def joined(data: Data, output: SamplerOutput) -> Data:
-    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output."""
+def joined(data: Data, graph: Graph, output: SamplerOutput) -> Data:
+    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output.
+
+    An attribute with as many rows as `graph`, that of the data, has vertices or edges has one for each.
+    """
+    counts = {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
+    whole = _with(data, counts)
     lists = {key: value for key, value in data.to_dict().items() if isinstance(value, (list, tuple))}
-    rows = {key: output.node for key in lists if data.is_node_attr(key)}
-    rows |= {key: output.edge for key in lists if data.is_edge_attr(key)}
+    rows = {key: output.node for key in lists if whole.is_node_attr(key)}
+    rows |= {key: output.edge for key in lists if whole.is_edge_attr(key)}
     adj_t = data.get("adj_t")
     left_out = [*rows, "adj_t"] if isinstance(adj_t, torch.Tensor) else list(rows)
-    batch = filter_data(_without(data, left_out), output.node, output.row, output.col, output.edge)
+    rest = _with(whole, dict.fromkeys(left_out))
+    batch = filter_data(rest, output.node, output.row, output.col, output.edge)
+    for key in counts.keys() - data.keys():
+        del batch[key]
     for key, index in rows.items():
         batch[key] = [lists[key][i] for i in index.tolist()]
     if isinstance(adj_t, torch.Tensor):
@@ -211,11 +219,9 @@ def _sampled_entries(adj_t: torch.Tensor, output: SamplerOutput) -> torch.Tensor
     return entries.to_sparse_csr() if is_csr else entries
 
 
-def _without(data: Data, keys: list[str]) -> Data:
-    """The data without some attributes; themselves where there is nothing to leave out."""
-    if not keys:
-        return data
-    rest = copy.copy(data)
-    for key in keys:
-        del rest[key]
-    return rest
+def _with(data: Data, attributes: dict[str, Any]) -> Data:
+    """A copy of the data with other attributes; None leaves one out."""
+    changed = copy.copy(data)
+    for key, value in attributes.items():
+        changed[key] = value
+    return changed

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from spsample.common.checks import check_range, require_type, short
+from spsample.common.checks import check_range, require_int, require_type, short
 from spsample.errors import DTypeError, InputError
+from spsample.loading.order import Order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["SamplerOrder", "order_of"]
 
 
-class SamplerOrder:
-    """What a sampler gives, drawn once for each epoch, at its start: an `Order`.
+class SamplerOrder(Order):
+    """What a sampler gives, drawn once for each epoch, at its start.
+
+    Where the sampler has a rank's share of the seeds, all ranks may load the state of one. It has no order then, but
+    says how many were drawn before: each rank draws as many from its own sampler, so that these stay in step.
 
     Parameters
     ----------
@@ -54,11 +58,14 @@ class SamplerOrder:
                 given=f"an object of type {type(sampler).__name__} without {lacks}",
                 expected=expected,
             )
-        self.num_positions = len(sampler)
-        rank = getattr(sampler, "rank", 0)
+        super().__init__(len(sampler), shuffle=True)
+        rank = getattr(sampler, "rank", None)
         self.rank = rank if isinstance(rank, int) else 0
+        self._has_share = isinstance(rank, int) and getattr(sampler, "num_replicas", 2) > 1
         self._sampler, self._num_seeds, self._argument = sampler, num_seeds, argument
-        self._drawn: NDArray[np.int64] | None = None
+        self._epoch: int | None = None  # that of the order drawn last
+        self._drawn = np.empty(0, np.int64)
+        self._draws = 0
 
     def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
         """What the sampler gave when it was first asked in this epoch; its own random numbers decide.
@@ -68,35 +75,40 @@ class SamplerOrder:
         DTypeError, InputError
             If it gives anything but as many positions as its length says.
         """
-        if self._drawn is None:
-            self._drawn = self._checked(islice(self._sampler, self.num_positions + 1))
+        if self._epoch != epoch:
+            self._drawn, self._epoch = self._draw(), epoch
         return self._drawn
 
     def identity(self) -> dict[str, Any]:
         """How many positions an epoch has."""
         return {"shuffle": "sampler", "num_positions": self.num_positions}
 
-    def state(self) -> dict[str, Any]:
-        """The positions that were drawn for the epoch, a tensor (torch loads no arrays of others), and whose."""
-        return {"order": None if self._drawn is None else torch.tensor(self._drawn), "order_rank": self.rank}
+    def state(self, epoch: int) -> dict[str, Any]:
+        """What was drawn for the epoch, a tensor (torch loads no arrays of others); of a share how many were before."""
+        is_drawn = self._epoch == epoch
+        if self._has_share:
+            return {"draws": self._draws - is_drawn}
+        return {"order": torch.tensor(self._drawn) if is_drawn else None}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with what was drawn; the sampler of another rank draws its own."""
-        order = state.get("order")
-        if order is None or state.get("order_rank") != self.rank:
-            return
-        require_type("state", order, torch.Tensor, "an order that state_dict() returned")
-        self._drawn = self._checked(order.tolist())
+        """Go on with what was drawn; where nothing was, the sampler is asked."""
+        self._epoch = None
+        if self._has_share:
+            for _ in range(self._draws, require_int("draws", state.get("draws", 0), minimum=0)):
+                self._draw()
+        elif (order := state.get("order")) is not None:
+            require_type("state", order, torch.Tensor, "an order that state_dict() returned")
+            self._drawn, self._epoch = self._checked(order.tolist()), state["epoch"]
 
-    def forget(self) -> None:
-        """Draw anew for the next epoch."""
-        self._drawn = None
+    def _draw(self) -> NDArray[np.int64]:
+        self._draws += 1
+        return self._checked(islice(self._sampler, self.num_positions + 1))
 
     def _checked(self, given: Iterable[Any]) -> NDArray[np.int64]:
         positions = np.fromiter(map(self._position, given), np.int64)
         if len(positions) != self.num_positions:
             more = f"{len(positions)}" if len(positions) < self.num_positions else "more"
-            expected = f"{self.num_positions}, the length of the sampler"
+            expected = f"{self.num_positions}, the length that the sampler had when the loader was made"
             raise InputError(argument=self._argument, given=f"{more} positions in an epoch", expected=expected)
         check_range(self._argument, positions, self._num_seeds, "positions among input_nodes")
         return positions
@@ -122,12 +134,12 @@ class _Flat:
                 hint="Call loader(positions) for each batch of your own.",
             )
         self.batches, self.batch_size = batch_sampler, batch_sampler.batch_size
-        self._rest = len(batch_sampler.sampler) % self.batch_size
-        self._num_positions = len(batch_sampler.sampler) - (self._rest if batch_sampler.drop_last else 0)
-        self.rank = getattr(batch_sampler.sampler, "rank", 0)
+        self.rank = getattr(batch_sampler.sampler, "rank", None)
+        self.num_replicas = getattr(batch_sampler.sampler, "num_replicas", 2)
 
     def __len__(self) -> int:
-        return self._num_positions
+        positions = len(self.batches.sampler)
+        return positions - positions % self.batch_size if self.batches.drop_last else positions
 
     def __iter__(self) -> Iterator[Any]:
         batches = [list(batch) for batch in self.batches]

@@ -10,17 +10,13 @@ from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sampler import Sampler
 from spsample.store.base_graph import require_graph
-from spsample.store.validation import validate_ids, validate_seeds
+from spsample.store.validation import validate_seeds
 
 _MADE_BY_INIT = frozenset(("sizes", "replace", "include_targets"))
 
 
-def check_arguments(
-    graph: Any, seeds: Any, sampler: Any, batch_size: Any, *, are_known: bool = False
-) -> tuple[Int64Array, int]:
+def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tuple[Int64Array, int]:
     """The seeds as int64 and the batch size, once graph, seeds, sampler and batch size are known to fit.
-
-    `are_known`: the seeds are a part of what was checked before, perhaps 0 and 1 alone.
 
     Raises
     ------
@@ -31,8 +27,7 @@ def check_arguments(
     """
     require_sampler(sampler)
     require_graph(graph)
-    ids = validate_ids(seeds, graph.num_nodes, "seeds") if are_known else validate_seeds(seeds, graph.num_nodes)
-    return ids, require_int("batch_size", batch_size, minimum=1)
+    return validate_seeds(seeds, graph.num_nodes), require_int("batch_size", batch_size, minimum=1)
 
 
 def require_sampler(sampler: Any) -> None:

@@ -15,7 +15,7 @@ from spsample.comm import collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_int
 from spsample.errors import CapacityError, InputError
-from spsample.sampling.arguments import check_arguments
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches, make_uneven_batches
@@ -23,6 +23,7 @@ from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.validation import validate_ids
 
 
 @dataclass(eq=False, slots=True)
@@ -68,18 +69,17 @@ class SamplingCall:
         duplicates: str = "merge",
         backend: str | None = None,
         batch_ptr: Int64Array | None = None,
-        are_known: bool = False,
     ) -> SamplingCall:
         """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks.
-
-        `are_known`: the seeds are a part of what was checked before, as of `check_arguments`.
 
         `batch_ptr` (num_batches + 1,), if given, says where each batch begins among the seeds, and the last ends; a
         batch may then have any number of seeds, also none.
         """
         require_graph(graph)
         with collective(graph.comm, call="the checks of bulk_sample"):
-            ids, batch_size = check_arguments(graph, seeds, sampler, batch_size, are_known=are_known)
+            require_sampler(sampler)
+            ids = validate_ids(seeds, graph.num_nodes, "seeds")  # a part of a loader's may be 0 and 1 alone
+            batch_size = require_int("batch_size", batch_size, minimum=1)
             key = derive_key(random_seed, epoch, SAMPLING)
             num_batches = -(-len(ids) // batch_size) if batch_ptr is None else len(batch_ptr) - 1
             first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
@@ -190,4 +190,4 @@ def sample_batches(
     >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
     2
     """
-    return SamplingCall.checked(graph, seeds, sampler, are_known=True, **options).run(limit)
+    return SamplingCall.checked(graph, seeds, sampler, **options).run(limit)

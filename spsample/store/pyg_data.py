@@ -23,14 +23,9 @@ def graph_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
         If it has no edges, or not the weights that are asked for.
     """
     name, edges = _edges_of(data)
-    num_nodes, num_edges = (getattr(data, count, None) for count in ("num_nodes", "num_edges"))
-    if name == "adj_t" and num_edges not in (None, edges.shape[1]):
-        raise InputError(
-            argument="data.adj_t",
-            given=f"{edges.shape[1]} entries, where attributes of the data have {num_edges} edges",
-            expected="an entry for each edge",
-            hint="torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before.",
-        )
+    num_nodes = getattr(data, "num_nodes", None)
+    if name == "adj_t":
+        _refuse_merged(data, edges.shape[1])
     weights = None if weight_attr is None else _weights(data, weight_attr)
     names = (f"data.{name}", f"data.{weight_attr}")
     return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names)
@@ -84,6 +79,24 @@ def _entries(adj_t: Any) -> NDArray[Any]:
         expected = "a torch_sparse.SparseTensor, or a tensor of layout torch.sparse_csr or torch.sparse_coo"
         raise DTypeError(argument="data.adj_t", given=given, expected=expected, hint="Or edges in data.edge_index.")
     return np.stack([source, target])
+
+
+def _refuse_merged(data: Any, entries: int) -> None:
+    """Refuse a sparse tensor of torch that has not an entry for each edge that has attributes."""
+    if not hasattr(data.adj_t, "layout"):
+        return
+    held = (getattr(data, key, None) for key in ("edge_attr", "edge_weight", "edge_type"))
+    rows = [len(one) for one in held if one is not None and len(one) != entries]
+    if rows:
+        hint = "torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before"
+        if getattr(data, "edge_index", None) is not None:
+            hint += ", or del data.adj_t: data.edge_index has the edges too"
+        raise InputError(
+            argument="data.adj_t",
+            given=f"{entries} entries, where attributes of the data have {rows[0]} edges",
+            expected="an entry for each edge",
+            hint=f"{hint}.",
+        )
 
 
 def _weights(data: Any, name: Any) -> NDArray[Any]:

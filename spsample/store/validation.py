@@ -255,8 +255,10 @@ def check_weights(argument: str, weights: NDArray[Any]) -> None:
     raise InputError(argument=argument, given=first_bad(bad, weights), expected="finite weights of at least 0")
 
 
-def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArray[np.int64]:
-    """Return `seeds` as `validate_ids` does, unless they may be a mask of integers.
+def validate_seeds(
+    seeds: Any, num_nodes: int, argument: str = "seeds", expected: str = "vertex ids"
+) -> NDArray[np.int64]:
+    """Return `seeds` as `validate_ids` does, unless they may be a mask of integers; `expected` is for that message.
 
     Raises
     ------
@@ -270,7 +272,7 @@ def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArr
     Traceback (most recent call last):
     ...
     spsample.errors.InputError: seeds: got 3 integers that are all 0 or 1, for a graph of 3 vertices; expected vertex
-    ids, or a mask of dtype bool. If it is a mask, numpy.flatnonzero(seeds) are its ids; if the ids of vertices 0 and 1
+    ids. If it is a mask, numpy.flatnonzero(seeds) are its ids; if the ids of vertices 0 and 1
     are meant, numpy.unique(seeds) has each once
     """
     ids = validate_ids(seeds, num_nodes, argument)
@@ -278,7 +280,7 @@ def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArr
         raise InputError(
             argument=argument,
             given=f"{len(ids)} integers that are all 0 or 1, for a graph of {num_nodes} vertices",
-            expected="vertex ids, or a mask of dtype bool",
+            expected=expected,
             hint=f"If it is a mask, numpy.flatnonzero({argument}) are its ids; if the ids of vertices 0 and 1 are "
             f"meant, numpy.unique({argument}) has each once",
         )

@@ -76,6 +76,15 @@ def test_a_loop_has_what_dgls_loop_reads(dgl, sampler, names):
             assert block.edata["_ID"].tolist() == layer.edge_ids.tolist()
 
 
+def test_a_name_of_features_that_is_dgls_own(dgl):
+    graph = sp.Graph.from_dgl(FakeGraph())
+    options = {"batch_size": 5, "features": X, "labels": Y}
+    loader = sp.BulkLoader(graph, range(12), sp.GraphSAGE([3]), **options).dgl("_ID", "_ID")
+    for batch, (input_nodes, output_nodes, _) in zip(loader.loader, loader, strict=True):
+        assert input_nodes.tolist() == batch.src_nodes.tolist()
+        assert output_nodes.tolist() == batch.seeds.tolist()
+
+
 def test_order_and_state_are_the_loaders(dgl):
     loader = sp.BulkLoader(sp.Graph.from_dgl(FakeGraph()), range(12), sp.GraphSAGE([2]), batch_size=4).dgl()
     first = next(iter(loader))[1].tolist()

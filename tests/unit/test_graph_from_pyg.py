@@ -77,6 +77,77 @@ def test_adj_t_of_torch_alone(layout, attr) -> None:
             assert ("edge_index" in batch) == (one is both)
 
 
+def sparse_data(layout, **attributes):
+    edges = torch.unique(torch.randint(0, 20, (2, 90), generator=torch.Generator().manual_seed(0)), dim=1)
+    entries = torch.sparse_coo_tensor(edges, torch.ones(edges.shape[1]), (20, 20)).coalesce()
+    return pyg.Data(adj_t=entries if layout == torch.sparse_coo else entries.to_sparse_csr(), **attributes)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.filterwarnings("error:Unable to accurately infer")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+@pytest.mark.parametrize("subgraph_type", ["directional", "bidirectional"])
+def test_attributes_are_cut_where_adj_t_alone_says_how_many_there_are(layout, subgraph_type) -> None:
+    from spsample.pyg import NeighborLoader
+
+    count = sparse_data(layout).adj_t._nnz()
+    attributes = {"y": torch.arange(20) * 10, "z": [str(v) for v in range(20)], "a": np.arange(20)}
+    attributes |= {"w": torch.arange(count) * 10, "u": list(range(count)), "label": torch.zeros(7)}
+    data = sparse_data(layout, **attributes)
+    for batch in NeighborLoader(data, [2], [7, 9, 3], batch_size=2, subgraph_type=subgraph_type, random_seed=0):
+        assert torch.equal(batch.y, batch.n_id * 10)
+        assert batch.z == [str(v) for v in batch.n_id.tolist()]
+        assert batch.a.tolist() == batch.n_id.tolist()
+        assert torch.equal(batch.w, batch.e_id * 10)
+        assert batch.u == batch.e_id.tolist()
+        assert batch.label.shape == (7,)
+        assert not {"num_nodes", "num_edges"} & set(batch.keys())
+    assert set(data.keys()) == {"adj_t", *attributes}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_labels_of_links_beside_adj_t(layout) -> None:
+    """What RandomLinkSplit adds is of other edges than those of the graph."""
+    from torch_geometric.transforms import RandomLinkSplit, ToSparseTensor
+
+    from spsample.pyg import NeighborLoader
+
+    edges = torch.unique(torch.randint(0, 20, (2, 90), generator=torch.Generator().manual_seed(0)), dim=1)
+    split = RandomLinkSplit(num_val=0.1, num_test=0.1)(pyg.Data(x=torch.arange(20.0)[:, None], edge_index=edges))[0]
+    data = ToSparseTensor(layout=layout)(split)
+    graph = sp.Graph.from_pyg(data)
+    assert graph.num_edges == data.adj_t._nnz() != len(data.edge_label)
+    batch = next(iter(NeighborLoader(data, [2], [3, 4], batch_size=2, graph=graph)))
+    assert torch.equal(batch.edge_label, data.edge_label)
+    assert torch.equal(batch.x[:, 0].long(), batch.n_id)
+
+
+class OtherSparse:
+    """A sparse matrix of another package, as torch_sparse has it."""
+
+    def coo(self):
+        return EDGES[1], EDGES[0], None
+
+
+def test_a_sparse_matrix_of_another_package_has_all_edges() -> None:
+    data = pyg.Data(adj_t=OtherSparse(), edge_label=torch.zeros(9), num_nodes=4)
+    assert sp.Graph.from_pyg(data).num_edges == 5
+
+
+@pytest.mark.parametrize("key", ["edge_attr", "edge_weight", "edge_type"])
+def test_merged_edges_beside_edge_index_have_a_way_out(key) -> None:
+    twice = torch.cat([EDGES, EDGES], dim=1)
+    data = pyg.Data(edge_index=twice, num_nodes=4, **{key: torch.zeros(10)})
+    data.adj_t = torch.sparse_coo_tensor(twice.flip(0), torch.ones(10), (4, 4)).coalesce()
+    with pytest.raises(
+        InputError, match=r"^data.adj_t: got 4 entries.* 10 edges.*RemoveDuplicated.*, or del data.adj_t"
+    ):
+        sp.Graph.from_pyg(data)
+    del data.adj_t
+    assert sp.Graph.from_pyg(data).num_edges == 10
+
+
 def is_drawn(batch):
     """Of a vertex that is there twice, edges lead out of its first place."""
     first = {v: place for place, v in reversed(list(enumerate(batch.n_id.tolist())))}

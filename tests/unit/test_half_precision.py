@@ -64,8 +64,9 @@ def test_every_bfloat16_number():
 def test_sparse_tensors_are_refused_by_name(to_sparse):
     with pytest.raises(DTypeError, match=r"^features: got a sparse tensor .*to_dense.*scipy\.sparse\.csr_array"):
         loader_of(to_sparse(X))
-    with pytest.raises(DTypeError, match=r"^x: got a sparse tensor"):
-        sp.FeatureStore(to_sparse(X))
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        with pytest.raises(DTypeError, match=r"^x: got a sparse tensor"):
+            sp.FeatureStore(to_sparse(X.to(dtype)))
 
 
 @pytest.mark.parametrize(

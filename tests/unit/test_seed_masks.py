@@ -47,6 +47,23 @@ def test_both_readings_are_named(entry):
         ENTRIES[entry](MASK)
 
 
+TAKE_MASKS = ("BulkLoader", "FactoredLoader")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_mask_is_named_where_one_is_taken(entry):
+    expected = "vertex ids, or a mask over the vertices of dtype bool" if entry in TAKE_MASKS else "vertex ids"
+    with pytest.raises(InputError, match=rf"; expected {expected}\. If it is a mask"):
+        ENTRIES[entry](MASK)
+    if entry in TAKE_MASKS:
+        ENTRIES[entry](MASK.astype(bool))
+        with pytest.raises(InputError, match=rf"a mask of shape \(11,\); expected {expected} and shape \(12,\)"):
+            ENTRIES[entry](MASK[1:].astype(bool))
+    else:
+        with pytest.raises(InputError, match=r"^seeds: .*bool"):
+            ENTRIES[entry](MASK.astype(bool))
+
+
 @pytest.mark.parametrize("seeds", ALIKE.values(), ids=ALIKE)
 def test_of_any_form(seeds):
     with pytest.raises(InputError, match=r"^seeds: got 12 integers"):

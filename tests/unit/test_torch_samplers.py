@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -173,6 +174,113 @@ def test_a_state_of_another_rank_gives_the_place_and_not_the_order():
     torch.manual_seed(17)
     resumed.load_state_dict(first.state_dict())
     assert [batch.e_id.tolist() for batch in resumed] == whole[1:]
+
+
+class Shared(DistributedSampler):
+    """A rank's share of what another sampler draws, as Lightning wraps it."""
+
+    def __init__(self, sampler, rank):
+        super().__init__(sampler, 2, rank, shuffle=False)
+
+    def __iter__(self):
+        drawn = list(self.dataset)
+        return (drawn[place] for place in super().__iter__())
+
+
+def wrapped(name, rank, **options):
+    make = SHARED[name]
+    return loader_of(**{"batch_size": 3, **make(rank), **options})
+
+
+SHARED = {
+    "subset": lambda rank: {"sampler": Shared(seeded(lambda g: SubsetRandomSampler(range(20), generator=g)), rank)},
+    "random": lambda rank: {"sampler": Shared(seeded(lambda g: RandomSampler(range(20), generator=g)), rank)},
+    "without replacement": lambda rank: {
+        "sampler": Shared(seeded(lambda g: WeightedRandomSampler([1.0] * 20, 20, False, generator=g)), rank)
+    },
+    "in batches": lambda rank: {
+        "batch_size": 1,
+        "batch_sampler": BatchSampler(
+            Shared(seeded(lambda g: RandomSampler(range(20), generator=g)), rank), 3, drop_last=False
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("epochs", [0, 2])
+@pytest.mark.parametrize("stop", [0, 2, 4])
+def test_after_a_resume_ranks_share_the_seeds_as_before(name, epochs, stop):
+    """All ranks load the state of rank 0, in this epoch and later ones."""
+    ranks = [wrapped(name, rank) for rank in (0, 1)]
+    for loader in ranks:
+        for _ in range(epochs):
+            list(loader)
+    passes = [iter(loader) for loader in ranks]
+    seen = [[i for _ in range(stop) for i in next(one).input_id.tolist()] for one in passes]
+    state = ranks[0].state_dict()
+    resumed = [wrapped(name, rank) for rank in (0, 1)]
+    for loader in resumed:
+        loader.load_state_dict(state)
+        loader.load_state_dict(state)  # twice is as once
+    for one, loader in zip(seen, resumed, strict=True):
+        one += positions_after(loader)
+    assert sorted(seen[0] + seen[1]) == list(range(20))
+    for one in passes:
+        list(one)
+    for _ in range(2):
+        following = [positions_of(loader) for loader in resumed]
+        assert sorted(following[0] + following[1]) == list(range(20))
+        if stop:
+            assert following == [positions_of(loader) for loader in ranks]
+
+
+def positions_after(loader):
+    return [i for batch in loader for i in batch.input_id.tolist()]
+
+
+def test_a_state_of_draws_that_is_none():
+    loader = wrapped("subset", 0)
+    state = loader.state_dict()
+    assert "order" not in state
+    for draws in (-1, 1.5, "two"):
+        with pytest.raises(InputError, match=r"^draws"):
+            loader.load_state_dict({**state, "draws": draws})
+
+
+def test_an_order_of_the_epoch_before_is_not_of_this_one():
+    own = Own()
+    loader = loader_of(own)
+    list(loader)
+    assert loader.state_dict()["order"] is None
+    loader.set_epoch(5)
+    assert positions_of(loader) == [2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("sampler", [np.array([3, 2]), torch.tensor([3, 2]), (3, 2), range(3, 1, -1)])
+def test_arrays_are_samplers(sampler):
+    assert positions_of(loader_of(sampler)) == [3, 2]
+    with pytest.raises(InputError, match=r"^sampler: got sampler with shuffle=True"):
+        loader_of(sampler, shuffle=True)
+    with pytest.raises(InputError, match=r"^batch_sampler: got batch_sampler with sampler="):
+        loader_of(sampler, batch_sampler=[[1]], batch_size=1)
+
+
+def test_a_sampler_whose_length_changes():
+    class Growing(Own):
+        def __len__(self):
+            return 5 + self.passes
+
+        def __iter__(self):
+            return iter(range(len(self)))
+
+    sampler = Growing()
+    loader = loader_of(sampler)
+    sampler.passes = 3
+    with pytest.raises(
+        InputError, match=r"got more positions .*5, the length that the sampler had when the loader was"
+    ):
+        list(loader)
 
 
 def test_states_of_other_orders_are_refused():

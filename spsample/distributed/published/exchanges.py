@@ -91,20 +91,10 @@ class RowGroup(Channel):
 
     _contents = 0  # of Q
 
-    @property
-    def size(self) -> int:
-        """c."""
-        return self.group.size
-
-    @property
-    def rank(self) -> int:
-        """The column of this rank."""
-        return self.group.rank
-
     def of(self, Q: StackedSelector) -> RowGroup:
         """The same ranks, for what they have of the rows of Q."""
         other = copy.copy(self)
-        if self.size > 1:
+        if self.group.size > 1:
             other._contents = contents_of(np.array([contents_of(array) for array in Q]))
         return other
 
@@ -116,18 +106,18 @@ class RowGroup(Channel):
         InputError
             If ranks of the row group ask for rows of their own.
         """
-        if self.size == 1:
+        if self.group.size == 1:
             return [Received(rows, np.array([len(rows)], np.int64)) for rows in arrays]
         return super().gather(arrays, phase=phase)
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:
-        told = super()._header(np.column_stack([counts, np.full(self.size, self._contents)]), call)
+        told = super()._header(np.column_stack([counts, np.full(self.group.size, self._contents)]), call)
         if (told[:, -1] != self._contents).any():
             raise InputError(
                 argument="Q",
                 given="other rows than on other ranks of the row group",
                 expected="the same batches of the same rows on all of them, as algorithm 2 of the paper has them",
-                hint="Take algorithm='column', with which each rank asks for rows of its own, or bulk_sample.",
+                hint="Take algorithm='column', where each rank asks for rows of its own. Or use bulk_sample.",
             )
         return told[:, :-1]
 

@@ -88,13 +88,13 @@ class PublishedFrontier(Frontier):
     def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
         self.row_group = A.row_group.of(Q)
-        self.plan = FetchPlan(Q, A.held.placement, A.stages, self.row_group.size)
+        self.plan = FetchPlan(Q, A.held.placement, A.stages, self.row_group.group.size)
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
         """The rows of Q that this rank's column fetches, fetched when first asked for."""
         if self._column is None or not self._column.serves(edge_ids):
-            column, plan = self.row_group.rank, self.plan
+            column, plan = self.row_group.group.rank, self.plan
             arrays = self._fetched(edge_ids)
             ids = plan.vertices[plan.bounds[column] : plan.bounds[column + 1]]
             rows = arrays.operand(self.A.held.block, ids).frontier(plan.selector_of(column))
@@ -103,7 +103,7 @@ class PublishedFrontier(Frontier):
 
     def _fetched(self, edge_ids: bool) -> RowArrays:
         """One stage after the other, and then the hub rows, which need none."""
-        A, column = self.A, self.row_group.rank
+        A, column = self.A, self.row_group.group.rank
         pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
         if A.held.hubs is not None and hubs is not None:
@@ -131,7 +131,7 @@ class PublishedFrontier(Frontier):
 
     def _batch_statistics(self) -> FrontierStatistics:
         counts, exponents = partial_statistics(self.column_rows().F)
-        shape = columns, k = self.row_group.size, len(self.Q.batch_ids)
+        shape = columns, k = self.row_group.group.size, len(self.Q.batch_ids)
         everyones, maxima = self.row_group.gather([packed(counts), exponents])
         return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
@@ -140,7 +140,7 @@ class PublishedFrontier(Frontier):
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         counts, columns, values = self.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
-        sums = received_sums(counts, columns.rows, values, np.full(self.row_group.size, k))
+        sums = received_sums(counts, columns.rows, values, np.full(self.row_group.group.size, k))
         return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:

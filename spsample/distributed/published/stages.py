@@ -56,7 +56,7 @@ class StagesFrontier(PublishedFrontier):
     def all_reduced(self, column: CachedRows) -> CachedRows:
         """All rows of P, of which each distinct one is kept, from those that every column has."""
         A, plan = self.A, self.plan
-        if self.row_group.size == 1:
+        if self.row_group.group.size == 1:
             return column
         unique = plan.unique_rows()
         pieces = [column.arrays.first(0)]

@@ -75,7 +75,7 @@ class StagesSplitFrontier(PublishedFrontier):
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         """Each column finds the columns of A of its own rows' entries."""
-        plan, column = self.plan, self.row_group.rank
+        plan, column = self.plan, self.row_group.group.rank
         where = plan.column[rows]
         here = np.flatnonzero(where == column)
         stacked = plan.places[rows[here]] - int(plan.pairs[:column].sum())
