@@ -130,7 +130,7 @@ struct IntegerEnds {
     bool take(int64_t i, const char*, const Token& source, const Token& target) {
         return parse_id(trimmed(source), sources[i]) && parse_id(trimmed(target), targets[i]);
     }
-    static bool may_be_edge(const char*, const char*) { return true; }
+    static bool may_be_edge(const char*, const char*, char) { return true; }
 };
 
 // Where names begin and end in the text: (begin, end) of edge i at 2i.
@@ -149,7 +149,9 @@ struct NamedEnds {
         return ends[0].begin < ends[0].end && ends[1].begin < ends[1].end;
     }
     // A name may begin as a comment does; a comment has a blank, or the same sign, behind the first one.
-    static bool may_be_edge(const char* begin, const char* end) { return begin + 1 < end && !is_blank(begin[1]) && begin[1] != begin[0]; }
+    static bool may_be_edge(const char* begin, const char* end, char delimiter) {
+        return begin + 1 < end && begin[1] != begin[0] && (!is_blank(begin[1]) || (begin[1] == delimiter && delimiter != ' '));
+    }
 };
 
 // (sources, targets, weights, lines, bad): the edges of whole lines, the last of which may lack its newline. Empty lines and those that
@@ -181,7 +183,7 @@ nb::tuple parse(const nb::bytes& text, const char* delimiter, const LineForm& fo
             while (first < stop && (*first == ' ' || *first == '\t' || *first == '\r')) ++first;
             if (first == stop) continue;
             const bool comment = *first == '#' || *first == '%';
-            if (comment && !Ends::may_be_edge(first, stop)) continue;
+            if (comment && !Ends::may_be_edge(first, stop, delimiter[0])) continue;
             const char* last = stop;
             while (last > first && last[-1] == '\r') --last;
             // blanks may be empty columns between tabs

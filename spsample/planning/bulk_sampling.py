@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import default_float_environment
-from spsample.comm import collective
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
@@ -17,7 +16,7 @@ from spsample.planning.memory_check import out_of_memory, require_memory
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
-from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.base_graph import BaseGraph
 from spsample.store.validation import validate_seeds
 
 
@@ -82,9 +81,6 @@ def bulk_sample(  # the public face
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    require_graph(graph)
-    with collective(graph.comm, call="the checks of bulk_sample"):
-        seeds = validate_seeds(seeds, graph.num_nodes)
     call = SamplingCall.checked(
         graph,
         seeds,
@@ -96,6 +92,7 @@ def bulk_sample(  # the public face
         edge_ids=edge_ids,
         duplicates=duplicates,
         backend=backend,
+        as_ids=validate_seeds,
     )
     return _run(call)
 

@@ -14,8 +14,6 @@ Examples
 
 from __future__ import annotations
 
-import sys
-from opcode import opmap
 from typing import NoReturn
 
 from spsample.errors import require_module
@@ -42,7 +40,4 @@ def __getattr__(name: str) -> NoReturn:
         f"spsample.pyg has no {name}{why}. It has {' and '.join(__all__)}. Use PyG's own: "
         f"from torch_geometric.loader import {name}"
     )
-    asked_by = sys._getframe(1)
-    if asked_by.f_code.co_code[asked_by.f_lasti] == opmap["IMPORT_FROM"]:  # which drops the text of an AttributeError
-        raise ImportError(message, name=__name__)
-    raise AttributeError(message, name=name)
+    raise ImportError(message, name=__name__)  # an import would drop the text of an AttributeError

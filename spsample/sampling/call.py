@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,8 +70,12 @@ class SamplingCall:
         duplicates: str = "merge",
         backend: str | None = None,
         batch_ptr: Int64Array | None = None,
+        as_ids: Callable[[Any, int], Int64Array] = validate_ids,
     ) -> SamplingCall:
         """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks.
+
+        `as_ids` makes ids of the seeds and the number of vertices. A part of a loader's seeds may be 0 and 1 alone,
+        which `validate_seeds` takes for a mask.
 
         `batch_ptr` (num_batches + 1,), if given, says where each batch begins among the seeds, and the last ends; a
         batch may then have any number of seeds, also none.
@@ -78,7 +83,7 @@ class SamplingCall:
         require_graph(graph)
         with collective(graph.comm, call="the checks of bulk_sample"):
             require_sampler(sampler)
-            ids = validate_ids(seeds, graph.num_nodes, "seeds")  # a part of a loader's may be 0 and 1 alone
+            ids = as_ids(seeds, graph.num_nodes)
             batch_size = require_int("batch_size", batch_size, minimum=1)
             key = derive_key(random_seed, epoch, SAMPLING)
             num_batches = -(-len(ids) // batch_size) if batch_ptr is None else len(batch_ptr) - 1

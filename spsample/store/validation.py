@@ -287,7 +287,7 @@ def validate_seeds(
     return ids
 
 
-def validate_ids(ids: Any, num_nodes: int, argument: str) -> NDArray[np.int64]:
+def validate_ids(ids: Any, num_nodes: int, argument: str = "seeds") -> NDArray[np.int64]:
     """Return `ids` as a contiguous int64 array of vertex ids; order and duplicates are kept.
 
     Parameters

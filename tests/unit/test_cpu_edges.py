@@ -137,6 +137,8 @@ def test_text(text, delimiter, columns, wanted, lines, bad):
         (b'a,"b, ""c"""\n# no edge\nd,e\n', ",", [(b"a", b'b, ""c""'), (b"d", b"e")], -1),
         (b'"a b"\tc\n\t d\n', "\t", [(b"a b", b"c")], 1),
         (b"a b\n#tag b\n", " ", [(b"a", b"b")], 1),
+        (b"a\tb\n%\tb\n", "\t", [(b"a", b"b")], 1),
+        (b"a b\n# b\n## b\n", " ", [(b"a", b"b")], -1),
     ],
 )
 def test_names(text, delimiter, wanted, bad):
