@@ -68,7 +68,7 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
         raise _bad_quotes(str(path), number + 1, lines[0])
     header = _has_header(path, [row for row in rows[:2] if row], options)
     names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
-    counts = not header and _counts(rows)
+    counts = not header and _counts(rows, options)
     columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
     notes: tuple[str, ...] = ()
     if options.header is None and not header and delimiter == "," and fields == ["0", "1"]:  # as pandas names columns
@@ -223,10 +223,12 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
     )
 
 
-def _counts(rows: Sequence[Sequence[str] | None]) -> bool:
-    """Whether the first column is 0, 1, 2, ... or 1, 2, 3, ..."""
+def _counts(rows: Sequence[Sequence[str] | None], options: ConvertOptions) -> bool:
+    """Whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., and the third could hold an end of an edge."""
     first = [row[0] for row in rows if row]
-    return len(first) > 1 and any(first == [str(i + k) for i in range(len(first))] for k in (0, 1))
+    third = [row[2] for row in rows if row and len(row) > 2]
+    may_be_ends = options.string_ids or all(_INTEGER.fullmatch(field) for field in third)
+    return may_be_ends and len(first) > 1 and any(first == [str(i + k) for i in range(len(first))] for k in (0, 1))
 
 
 class TextEdges:

@@ -35,7 +35,6 @@ def refused(argument: str, call: object, *arguments: object, **options: object) 
     ("argument", "junk"),
     [
         ("columns", (1.0, 1.0)),
-        ("columns", None),
         ("columns", ("a", 3)),
         ("weights", 2.0),
         ("header", "yes"),

@@ -405,7 +405,7 @@ FORMS = {
         make_text("edges.csv.gz", gzip.compress), converted("edges.csv.gz", weights="2"), sealed=True
     ),
     "convert .csv.zst": Form(make_text("edges.csv.zst", zstd), converted("edges.csv.zst", weights="2")),
-    "convert names": Form(make_strings, converted("named.tsv", string_ids=True)),
+    "convert names": Form(make_strings, converted("named.tsv", string_ids=True, header=False)),
     "convert .npy": Form(make_npy, converted("edges.npy", weights="weights.npy")),
     "convert two .npy": Form(make_pair, converted("src.npy,dst.npy")),
     "convert .int32": Form(make_raw, converted("edges.int32")),

@@ -105,6 +105,7 @@ READ = [
     Input("a.csv", 'src,dst,w\n0,1,"1.5"\n1,2," 2"\n2,0,3\n', RING, {"weights": "w"}, [1.5, 2, 3]),
     Input("a.csv", 'name,src,dst\n"7, 8",0,1\n"say ""9, 1""",1,2\n"",2,0\n', RING),
     Input("a.txt", "# From To\n0\t1\n1  2\n 2 \t 0\n", RING),
+    Input("a.txt", "0 1 2,5\n1 2 3,5\n2 0 4,5\n", RING),
     Input("a.tsv", "city\tfrom\tto\nNew York\t0\t1\nRome\t1\t2\n\t2\t0\n", RING),
     Input("a.txt", "\ufeffu v\r\n0 1\r\n1 2\r\n2 0\r\n", RING),
     Input("names.csv", "src,dst\na,b\nb,c\nc,a\n", RING, {"string_ids": True}),
@@ -147,7 +148,6 @@ NOTED = [
 REFUSED = [
     Input("a.csv", "src,dst,name\n0,1,\n1,2\n2,0,x\n", "expected 3 columns"),
     Input("a.csv", "a,1,2\nb,2,3\n", "--header"),
-    Input("a.txt", "0 1 2,5\n1 2 3,5\n2 0 4,5\n", "--columns 0,1 where it is the source"),
     Input("a.csv", "id,user,item\n7,0,1\n", "--columns SOURCE,TARGET with two of id, user, item."),
     Input("a.csv", ",a,b\n0,5,6\n", "--columns a,b, or b,a"),
     Input("a.csv", "Unnamed: 0,x\n0,5\n1,6\n", "--columns SOURCE,TARGET"),

@@ -86,8 +86,8 @@ def test_a_store_has_what_its_train_vertices_need_and_no_more(tmp_path, weightin
         dense = [x.toarray() if sparse.issparse(x) else np.asarray(x) for x in (made.x, whole.x)]
         assert (dense[0] == dense[1][ids]).all()
         assert (made.y == whole.y[ids]).all()
-        assert (made.name, made.metric, made.num_classes) == ("made", "accuracy", 3)
-        assert made.meta == {"part": part, "num_parts": 3, "part_hops": HOPS, "whole_nodes": 300}
+        assert (made.name, made.metric, made.num_classes) == (f"part-{part}", "accuracy", 3)
+        assert made.meta == {"name": "made", "part": part, "num_parts": 3, "part_hops": HOPS, "whole_nodes": 300}
         assert len(made.val_idx) == len(made.test_idx) == 0
         trained += ids[made.train_idx].tolist()
     assert sorted(trained) == sorted(whole.train_idx.tolist())

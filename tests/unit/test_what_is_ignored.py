@@ -58,7 +58,8 @@ def test_columns_without_names_have_numbers(tmp_path):
 
 def test_columns_of_parquet_that_are_not_read(tmp_path):
     write_parquet({"a": [0, 1], "b": [1, 0], "weight": [0.5, 1.5]}, tmp_path / "e.parquet")
-    assert convert(tmp_path / "e.parquet", tmp_path / "s").not_read == ("weight",)
+    options = ConvertOptions(columns=("a", "b"))
+    assert convert(tmp_path / "e.parquet", tmp_path / "s", options).not_read == ("weight",)
 
 
 def test_attributes_of_pyg_that_are_not_read(tmp_path):

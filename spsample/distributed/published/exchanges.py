@@ -92,7 +92,7 @@ class RowGroup(Channel):
     _contents = 0  # of Q
 
     def of(self, Q: StackedSelector) -> RowGroup:
-        """The same ranks, for what they have of the rows of Q."""
+        """Return this row group for what its ranks have of the rows of Q."""
         other = copy.copy(self)
         if self.group.size > 1:
             other._contents = contents_of(np.array([contents_of(array) for array in Q]))
