@@ -12,7 +12,7 @@ from spsample.convert.arrays import ArrayEdges
 from spsample.convert.chunks import EdgeList
 from spsample.convert.compressed import require_file
 from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import named_splits, split_arrays
+from spsample.data.splits import SPLIT_IDS, named_splits, split_arrays
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store.pyg_data import host_array
 from spsample.store.validation import as_edge_index, as_weights
@@ -136,7 +136,8 @@ def _splits(data: Any, name: str) -> dict[str, Any]:
     """The arrays of a split, where the data have one for each part."""
     held = {key for key in _held(data) if getattr(data, key, None) is not None}
     keys = split_arrays(name, held).values()
-    return {key: getattr(data, key) for key in keys} if held.issuperset(keys) else {}
+    whole = held.issuperset(keys) and bool(keys)
+    return {key: getattr(data, key) for key in {*keys, *held.intersection(SPLIT_IDS)}} if whole else {}
 
 
 def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:

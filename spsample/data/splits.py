@@ -106,6 +106,8 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
             found["val"] = valid
         if any(name in names for name in found.values()):
             splits.append(found)
+    if [found["test"] for found in splits] == ["test_masks", "test_idx"]:
+        return splits[0]  # ids of the first of several splits, as published files have them
     if len(splits) > 1:
         given = " and ".join(next(name for name in found.values() if name in names) for found in splits)
         raise DataError(argument=argument, given=given, expected="a split in one form")
@@ -154,6 +156,11 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
         return ids
     _check_lengths(argument, found, held)
     masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
+    for part, mask in masks.items():
+        ids = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
+        if not np.array_equal(np.flatnonzero(mask[0]), np.sort(ids)):
+            given = f"{found[part]} and {part}_idx, which differ"
+            raise DataError(argument=argument, given=given, expected="a split in one form, or ids of the first mask")
     splits = max(len(mask) for mask in masks.values())
     whole = {
         f"{part}_masks": np.tile(mask, (splits, 1)) if held[part].ndim == 1 else mask for part, mask in masks.items()

@@ -269,7 +269,7 @@ def test_a_disk_that_is_full_or_read_only_is_named(tmp_path, monkeypatch, code, 
     if where == "sync":
         monkeypatch.setattr("os.fsync", fail)
     else:
-        monkeypatch.setattr(Path, "open", lambda self, mode: Full(self, mode))
+        monkeypatch.setattr(Path, "open", lambda self, mode, **_: Full(self, mode))
     calls = [
         lambda: write_checkpoint(path, {"a": 2}),
         lambda: RunFolder(tmp_path).finish([]),
