@@ -157,8 +157,8 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     _check_lengths(argument, found, held)
     masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
     for part, mask in masks.items():
-        ids = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
-        if not np.array_equal(np.flatnonzero(mask[0]), np.sort(ids)):
+        first: Any = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
+        if not np.array_equal(np.flatnonzero(mask[0]), np.sort(first)):
             given = f"{found[part]} and {part}_idx, which differ"
             raise DataError(argument=argument, given=given, expected="a split in one form, or ids of the first mask")
     splits = max(len(mask) for mask in masks.values())
