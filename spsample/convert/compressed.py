@@ -13,9 +13,19 @@ from typing import Any
 from spsample.errors import DataError, MissingDependencyError, require_module
 from spsample.store.folder import system_errors
 
-__all__ = ["COMPRESSED", "binary_form", "compression", "decompressed", "inner_suffix", "open_bytes", "require_file"]
+__all__ = [
+    "COMPRESSED",
+    "ORDER_MARK",
+    "binary_form",
+    "compression",
+    "decompressed",
+    "inner_suffix",
+    "open_bytes",
+    "require_file",
+]
 
 COMPRESSED = (".gz", ".zst", ".zstd")
+ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
 _FORMS = (
     (b"\x1f\x8b\x08", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),

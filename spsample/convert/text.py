@@ -13,7 +13,7 @@ import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.columns import EdgeColumns, edge_columns, is_column_number, is_index_name, named_ends
-from spsample.convert.compressed import binary_form, open_bytes
+from spsample.convert.compressed import ORDER_MARK, binary_form, open_bytes
 from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
@@ -26,7 +26,6 @@ _MARKS = ",;\t "
 _MARK_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "blanks"}
 _HEAD = 1 << 16
 _MAX_LINES = 1000  # that are looked at
-_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
 _MAX_LINE = 1 << 26
 _MAX_FIELDS = 1 << 62
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -108,7 +107,7 @@ def _require_text(path: Path, head: bytes) -> None:
 
 def _without_order_mark(text: bytes) -> bytes:
     """The beginning of a file, without a byte order mark."""
-    return text[len(_ORDER_MARK) :] if text.startswith(_ORDER_MARK) else text
+    return text[len(ORDER_MARK) :] if text.startswith(ORDER_MARK) else text
 
 
 def _holds_data(line: bytes) -> bool:
@@ -318,7 +317,7 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
     rest = b""
     with open_bytes(path) as file:
-        first = _without_order_mark(bytes(file.read(max(size, len(_ORDER_MARK)))))
+        first = _without_order_mark(bytes(file.read(max(size, len(ORDER_MARK)))))
         for data in chain([first], iter(lambda: bytes(file.read(max(size, 1))), b"")):
             if skipped:
                 data, skipped = _emptied(data, skipped)

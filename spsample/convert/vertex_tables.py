@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.compressed import binary_form, inner_suffix, open_bytes
+from spsample.convert.compressed import ORDER_MARK, binary_form, inner_suffix, open_bytes
 from spsample.convert.resources import core
 from spsample.convert.tables import PARQUET, ParquetTable, check_different, numeric_columns
 from spsample.errors import DataError, require_module
@@ -21,7 +21,6 @@ __all__ = ["CsvTable", "VertexRows", "VertexTable", "feature_rows", "matrices", 
 
 _BLOCK = 1 << 22
 _LONGEST_ROW = 1 << 26
-_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
 _DELIMITERS = (",", ";", "\t")
 _NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
 _BAD_VALUE = re.compile(
@@ -157,7 +156,7 @@ class CsvTable:
         import pyarrow as pa
         from pyarrow import csv
 
-        block = _MARK + block if block.startswith(_MARK) else block  # pyarrow leaves one out
+        block = ORDER_MARK + block if block.startswith(ORDER_MARK) else block  # pyarrow leaves one out
         reading = csv.ReadOptions(
             use_threads=False, block_size=len(block) + 1, column_names=names, skip_rows_after_names=int(skip)
         )
@@ -213,7 +212,7 @@ def _no_number(column: Any) -> str | None:
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield whole rows of a file, some MiB at a time."""
     with open_bytes(path) as file:
-        rest = bytes(file.read(len(_MARK))).removeprefix(_MARK)
+        rest = bytes(file.read(len(ORDER_MARK))).removeprefix(ORDER_MARK)
         while data := bytes(file.read(_BLOCK)):
             rest += data
             if end := _rows_end(rest):
