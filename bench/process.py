@@ -1,86 +1,53 @@
-"""A peer's process, as the measurement sees it."""
+"""The process of a side, as the measurement sees it."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .case import Side
 
 WORKER = Path(__file__).with_name("worker.py")
 
 
-@dataclass(frozen=True)
-class Peer:
-    """Something to compare with: its name for people, its module in `peers/`, and what tells its interpreter.
-
-    Without `variable` it runs in this interpreter.
-    """
-
-    title: str
-    module: str
-    variable: str | None = None
-
-    def interpreter(self, options: Mapping[str, str | None]) -> str | None:
-        """The interpreter given for it, by option or environment variable; None where there is none."""
-        if self.variable is None:
-            return sys.executable
-        return options.get(self.module) or os.environ.get(self.variable)
-
-    def missing(self, reason: str | None = None) -> str:
-        """What is said where it cannot be measured."""
-        return f"{self.title}: missing ({reason or f'set {self.variable} to the Python that has it'})"
+class MissingError(RuntimeError):
+    """The packages of a side are not installed, or its interpreter does not start."""
 
 
-class PeerMissingError(RuntimeError):
-    """The peer is not installed, or its interpreter does not start."""
+class FailedError(RuntimeError):
+    """A side answered with an error, or its process ended."""
 
 
-class PeerFailedError(RuntimeError):
-    """The peer answered with an error, or its process ended."""
+class SideProcess:
+    """An interpreter of its own for one side; a context manager that ends it."""
 
-
-class PeerProcess:
-    """A worker process of one peer, started once; a context manager that ends it.
-
-    `added` goes to its environment.
-    """
-
-    def __init__(self, peer: Peer, python: str, threads: int, added: Mapping[str, str] | None = None) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", **(added or {})}
-        self.peer = peer
+    def __init__(self, python: str, packages: tuple[str, ...], environment: Mapping[str, str]) -> None:
         try:
             self._process = subprocess.Popen(
-                [python, str(WORKER), peer.module],
+                [python, str(WORKER), ",".join(packages)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
-                env=environment,
+                env={**os.environ, "OMP_WAIT_POLICY": "passive", **environment},
             )
         except OSError as error:
-            raise PeerMissingError(peer.missing(f"{python}: {error.strerror}")) from error
+            raise MissingError(f"{python}: {error.strerror}") from error
         self.versions = self._greeted()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process is gone, by a crash say."""
-        return self._process.poll() is not None
+    def prepare(self, side: Side, store: Path, values: Mapping[str, Any]) -> None:
+        """Make its work ready."""
+        task = f"{side.task.__module__.removeprefix(__package__ + '.')}:{side.task.__name__}"
+        self._ask(do="prepare", name=side.name, task=task, store=str(store.resolve()), values=dict(values))
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer."""
-        with suppress(BrokenPipeError):  # then there is no answer either
-            self._stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-            self._stdin.flush()
-        answer = self._read()
-        if "error" in answer:
-            raise PeerFailedError(f"{self.peer.title}: {answer['error']}")
-        return answer
+    def run(self, side: Side) -> dict[str, Any]:
+        """Do it once."""
+        return self._ask(do="run", name=side.name)
 
     def close(self) -> None:
         """End the process by ending its input."""
@@ -93,23 +60,33 @@ class PeerProcess:
             self._process.wait()
         self._stdout.close()
 
-    def __enter__(self) -> PeerProcess:
+    def __enter__(self) -> SideProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _greeted(self) -> dict[str, str]:
-        """Versions of the peer's packages."""
         try:
             greeting = self._read()
-        except PeerFailedError as error:
+        except FailedError as error:
             greeting = {"missing": str(error)}
         if "missing" in greeting:
             self.close()
-            raise PeerMissingError(self.peer.missing(greeting["missing"]))
+            raise MissingError(greeting["missing"])
         versions: dict[str, str] = greeting["versions"]
         return versions
+
+    def _ask(self, **command: Any) -> dict[str, Any]:
+        with suppress(BrokenPipeError):  # then there is no answer either
+            self._stdin.write(json.dumps(command) + "\n")
+            self._stdin.flush()
+        answer = self._read()
+        if "missing" in answer:
+            raise MissingError(answer["missing"])
+        if "error" in answer:
+            raise FailedError(answer["error"])
+        return answer
 
     @property
     def _stdin(self) -> Any:
@@ -122,7 +99,6 @@ class PeerProcess:
     def _read(self) -> dict[str, Any]:
         line = self._stdout.readline()
         if not line:
-            status = self._process.wait()
-            raise PeerFailedError(f"{self.peer.title}: its process ended with status {status}")
+            raise FailedError(f"its process ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer

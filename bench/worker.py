@@ -1,66 +1,67 @@
-"""A peer's process: reads one JSON command a line, answers one JSON line each, until its input ends.
+"""The process of a side: reads one JSON command a line, answers one JSON line each, until its input ends.
 
-`python worker.py MODULE` imports `peers.MODULE` and says hello with the versions of its packages, or what is missing.
-Commands, each with its arguments beside "do":
+``python worker.py PACKAGE,PACKAGE`` says hello with the versions of these packages, or what is missing. Commands:
 
-- `open`: `graph` and `seeds` (paths), `threads`;
-- `prepare`: `name`, `task`, `options`: make the task's work ready under a name;
-- `run`: `name`: do it once; answers wall and CPU seconds and the figures that the work returned. A work that returns
-  `seconds` has measured them itself (by events on a GPU), and then they stand for the wall's;
-- `drop`: forget all works.
-
-Nothing here imports more than the standard library and `peers`, so that any interpreter can run it.
+- ``prepare``: ``name``, ``task`` ("module:function"), ``store``, ``values``: make the work ready under a name;
+- ``run``: ``name``: do it once; answers wall and CPU seconds, and the figures that the work returned. A work that
+  returns ``seconds`` has measured them itself;
+- ``drop``: forget all works.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TextIO
 
 Message = dict[str, Any]
+HERE = Path(__file__).resolve().parent
+
+
+def load_bench() -> str:
+    """Make the package of this file importable where spsample is not installed; its name there."""
+    name = "spsample_bench"
+    spec = importlib.util.spec_from_file_location(name, HERE / "__init__.py", submodule_search_locations=[str(HERE)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{HERE} is no package")
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return name
 
 
 class Worker:
-    """The state between commands: what all works are given, and the works by name."""
+    """The works by name."""
 
-    def __init__(self, peer: ModuleType) -> None:
+    def __init__(self, package: str) -> None:
         gc.collect()
         gc.freeze()  # what was imported is no garbage, and is not looked through before every turn
-        self._peer = peer
-        self._inputs: Any = None
+        self._package = package
         self._works: dict[str, Any] = {}
 
     def answer(self, command: Message) -> Message:
-        """Do one command; what goes wrong in the peer is an answer, too."""
+        """Do one command; what goes wrong is an answer, too."""
         try:
             done: Message = getattr(self, f"_{command.pop('do')}")(**command)
             return done
+        except ImportError as error:
+            return {"missing": f"{type(error).__name__}: {error}"}
         except Exception as error:  # whatever a peer raises
             return {"error": f"{type(error).__name__}: {error}"}
 
-    def _open(self, graph: str, seeds: str, threads: int) -> Message:
-        from peers.task import Inputs
-
-        self._inputs = Inputs(Path(graph), Path(seeds), threads)
-        return {}
-
-    def _prepare(self, name: str, task: str, options: Message) -> Message:
-        self._works[name] = self._peer.TASKS[task](self._inputs, options)
+    def _prepare(self, name: str, task: str, store: str, values: Message) -> Message:
+        inputs = importlib.import_module(f"{self._package}.inputs").Inputs(Path(store), values)
+        self._works[name] = found(self._package, task)(inputs)
         return {}
 
     def _run(self, name: str) -> Message:
         gc.collect()
-        work, wall, cpu = self._works[name], time.perf_counter(), time.process_time()
-        figures = dict(work())
-        seconds = figures.pop("seconds", time.perf_counter() - wall)
-        return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu, "figures": figures}
+        return timed(self._works[name])
 
     def _drop(self) -> Message:
         self._works.clear()
@@ -68,23 +69,37 @@ class Worker:
         return {}
 
 
-def hello(module: str) -> tuple[ModuleType | None, Message]:
-    """The peer's module and its greeting; None where it cannot be imported."""
+def found(package: str, task: str) -> Any:
+    """The function that "module:function" names."""
+    module, _, function = task.partition(":")
+    return getattr(importlib.import_module(f"{package}.{module}"), function)
+
+
+def timed(work: Any) -> Message:
+    """Do it once: seconds and figures."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    figures = dict(work())
+    seconds = figures.pop("seconds", time.perf_counter() - wall)
+    cpu_seconds = figures.pop("cpu_seconds", time.process_time() - cpu)
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "figures": figures}
+
+
+def hello(packages: list[str]) -> Message:
+    """Versions, or what is missing."""
     try:
-        peer = importlib.import_module(f"peers.{module}")
-        versions = {package: importlib.import_module(package).__version__ for package in peer.PACKAGES}
+        versions = {name: getattr(importlib.import_module(name), "__version__", "") for name in packages}
     except Exception as error:  # a broken installation raises anything
-        return None, {"missing": f"{type(error).__name__}: {error}"}
-    return peer, {"versions": {"python": ".".join(map(str, sys.version_info[:3])), **versions}}
+        return {"missing": f"{type(error).__name__}: {error}"}
+    return {"versions": {"python": ".".join(map(str, sys.version_info[:3])), **versions}}
 
 
-def serve(module: str, commands: TextIO, answers: TextIO) -> None:
+def serve(packages: list[str], commands: TextIO, answers: TextIO) -> None:
     """Answer until the commands end."""
-    peer, greeting = hello(module)
+    greeting = hello(packages)
     _send(answers, greeting)
-    if peer is None:
+    if "missing" in greeting:
         return
-    worker = Worker(peer)
+    worker = Worker(load_bench())
     for line in commands:
         _send(answers, worker.answer(json.loads(line)))
 
@@ -102,4 +117,5 @@ def _own_stdout() -> TextIO:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.stdin, _own_stdout())
+    sys.path.remove(str(HERE))  # whose modules are found as those of a package
+    serve(sys.argv[1].split(","), sys.stdin, _own_stdout())

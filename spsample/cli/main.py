@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
+from spsample.cli.bench import bench
 from spsample.cli.cache_report import cache_report
 from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
@@ -136,6 +137,7 @@ app.command("cache-report")(cache_report)
 app.command()(partition)
 app.command()(precompute)
 app.command()(reorder)
+app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})(bench)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 

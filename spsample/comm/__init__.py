@@ -9,6 +9,7 @@ from spsample.comm.channel import Channel, Received, Sent, collective
 from spsample.comm.communicator import Communicator, Reduction
 from spsample.comm.launch import init
 from spsample.comm.local import LocalCommunicator
+from spsample.comm.objects import all_gather_object, broadcast_object
 from spsample.comm.recorder import Recorder, Traffic
 from spsample.comm.threads import ThreadCommunicator, run_threads
 
@@ -41,6 +42,8 @@ __all__ = [
     "ThreadCommunicator",
     "TorchCommunicator",
     "Traffic",
+    "all_gather_object",
+    "broadcast_object",
     "collective",
     "init",
     "run_threads",

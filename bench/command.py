@@ -1,0 +1,228 @@
+"""``spsample bench``: a command for each case, and those for all of them, reports, comparisons and papers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from spsample.comm import Communicator, LocalCommunicator, broadcast_object, init
+from spsample.comm.launch import detect
+from spsample.errors import InputError
+
+from .case import Case, Value, declared, names_in, unknown
+from .run import run_case
+from .turns import Settings
+
+_OTHERS = ("all", "compare", "paper", "report")
+
+
+def _shared(quick: bool = True) -> list[click.Option]:
+    """Options of every measurement."""
+    options = [
+        click.Option(["--rounds"], type=click.IntRange(1), help="After a discarded one.  [default: 5, quick: 3]"),
+        click.Option(["--side", "sides"], multiple=True, help="Only sides whose names begin so; may be repeated."),
+        click.Option(["--python", "pythons"], multiple=True, help="PEER=INTERPRETER that has a peer; may be repeated."),
+        click.Option(["--graph-cache"], type=Path, help="Folder that keeps graphs which are no stores yet."),
+        click.Option(["--out"], type=Path, default=Path("results"), show_default=True, help="Folder of the results."),
+    ]
+    return [*options, click.Option(["--quick"], is_flag=True, help="On small graphs.")] if quick else options
+
+
+class Bench(click.Group):
+    """All cases by their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Cases, then the others."""
+        return [*_cases(), *_OTHERS]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """One of them."""
+        if name in _OTHERS:
+            return self.commands[name]
+        if name not in _cases():
+            raise unknown("COMMAND", name, self.list_commands(ctx))
+        return case_command(name)
+
+
+def _cases() -> list[str]:
+    return [name.replace("_", "-") for name in names_in("cases")]
+
+
+def case_command(name: str) -> click.Command:
+    """The command of a case: an option for each of its parameters."""
+    case: Case = declared("cases", name)
+
+    def run(**given: Any) -> None:
+        how = {option: given.pop(option) for option in ("rounds", "sides", "pythons", "graph_cache", "out", "quick")}
+        chosen = {parameter: values for parameter, values in given.items() if values}
+        run_and_report({name: chosen}, **how)
+
+    options = [_option(parameter, values) for parameter, values in case.parameters.items()]
+    help_text = f"{case.about}\n\n{case.claim}" + ("\n\nAlso under mpirun, srun and torchrun." if case.ranks else "")
+    return click.Command(name, callback=run, params=[*options, *_shared()], help=help_text, short_help=case.about)
+
+
+def _option(name: str, values: tuple[Value, ...]) -> click.Option:
+    """Numbers stand between commas; words may be repeated."""
+    kind = type(values[0])
+    default = " ".join(map(str, values)) if kind is str else ",".join(map(str, values))
+    flag = f"--{name.replace('_', '-')}"
+    if kind is str:
+        return click.Option([flag, name], multiple=True, help=f"May be repeated.  [default: {default}]")
+    return click.Option([flag, name], type=_Numbers(kind), help=f"[default: {default}]")
+
+
+class _Numbers(click.ParamType):
+    """Numbers between commas."""
+
+    name = "numbers"
+
+    def __init__(self, kind: Callable[[str], Value]) -> None:
+        self._kind = kind
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[Value, ...]:
+        """The numbers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(self._kind(word) for word in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no list of numbers, as 1,2,4", param, ctx)
+
+
+def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) -> None:
+    """Run cases with some of their parameters, print their tables, and write the page; collective."""
+    with ExitStack() as stack:
+        comm: Communicator = LocalCommunicator()
+        if detect().size > 1:
+            comm = stack.enter_context(_closing(init()))
+        pythons = dict(_pair(words) for words in how["pythons"])
+        settings = Settings(how["rounds"] or (3 if how["quick"] else 5), pythons, tuple(how["sides"]))
+        cache = how["graph_cache"]
+        if cache is None:
+            cache = Path(broadcast_object(comm, lambda: stack.enter_context(tempfile.TemporaryDirectory())))
+        files = []
+        for name, chosen in wanted.items():
+            case: Case = declared("cases", name)
+            if comm.size > 1 and not case.ranks:
+                _refuse_ranks(name, comm.size)
+            given = {**case.parameters, **(case.quick if how["quick"] else {}), **chosen}
+            files.append(run_case(name, given, cache, out, settings, comm))
+        if comm.rank == 0:
+            _print_and_write(files, out)
+        comm.barrier()
+
+
+def _refuse_ranks(name: str, ranks: int) -> None:
+    able = ", ".join(one for one in _cases() if declared("cases", one).ranks)
+    raise InputError(argument="CASE", given=f"{name} on {ranks} ranks", expected=f"one process, or one of {able}")
+
+
+def _print_and_write(files: list[Path], out: Path) -> None:
+    from rich.table import Table
+
+    from .report import write_report
+    from .tables import missing_in, shown, table_of
+
+    console = Console() if Console().is_terminal else Console(width=160)
+    for path in files:
+        table = table_of([path])
+        if table.empty:
+            continue
+        picked = shown(table, declared("cases", table["case"].iloc[0]).parameters)
+        made = Table(*picked.columns, title=str(path))
+        for row in picked.itertuples(index=False):
+            made.add_row(*row)
+        console.print(made)
+    for words in missing_in(files):
+        console.print(words, markup=False)
+    write_report(files, out / "report.html")
+    console.print(f"{out / 'report.html'}: open it in a browser", markup=False)
+
+
+class _closing:  # noqa: N801  (as contextlib's)
+    """Closes a communicator, also after an error."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+
+    def __enter__(self) -> Communicator:
+        return self._comm
+
+    def __exit__(self, *exception: object) -> None:
+        self._comm.close()
+
+
+def _pair(words: str) -> tuple[str, str]:
+    name, _, python = words.partition("=")
+    if name not in names_in("peers"):
+        raise unknown("python", name, names_in("peers"))
+    if not python:
+        raise InputError(argument="python", given=repr(words), expected="PEER=INTERPRETER, as dgl=build/dgl/bin/python")
+    return name, python
+
+
+bench = Bench("bench", help="Measurements of spsample, beside other libraries and the limits of the machine.")
+
+
+def _all(**how: Any) -> None:
+    ranks = detect().size > 1
+    run_and_report({name: {} for name in _cases() if declared("cases", name).ranks or not ranks}, **how)
+
+
+bench.add_command(click.Command("all", callback=_all, params=_shared(), help="Every case, and one report."))
+
+
+@bench.command()
+@click.argument("folders", nargs=-1, type=Path, required=True)
+@click.option("--out", type=Path, default=Path("report.html"), show_default=True, help="The page.")
+def report(folders: Iterable[Path], out: Path) -> None:
+    """One page of the results in some folders or files."""
+    from .report import write_report
+
+    files = [file for one in folders for file in (sorted(one.glob("*.jsonl")) if one.is_dir() else [one])]
+    absent = [str(file) for file in files if not file.is_file()]
+    if absent or not files:
+        raise InputError(
+            argument="FOLDERS", given=", ".join(absent) or "no results", expected="folders with .jsonl files"
+        )
+    write_report(files, out)
+    click.echo(f"{out}: open it in a browser")
+
+
+@bench.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--counts", is_flag=True, help="Only counts, which are the same on any machine.")
+def compare(before: Path, after: Path, counts: bool) -> None:
+    """What AFTER does worse than BEFORE: times beyond the noise, bytes, messages, faults. Exit status 1 if anything."""
+    from .compare import differences
+
+    found = [one for one in differences(before, after) if not counts or one.figure != "time"]
+    for one in found:
+        word = "worse" if one.is_worse else "better"
+        ratio = one.after / one.before if one.before else float("inf")
+        click.echo(f"{word}: {one.where}: {one.figure} {one.before:.6g} -> {one.after:.6g} ({ratio:.3f})")
+    if not found:
+        click.echo("no difference beyond the noise")
+    if any(one.is_worse for one in found):
+        raise click.exceptions.Exit(1)
+
+
+@bench.command()
+@click.argument("name")
+@click.pass_context
+def paper(ctx: click.Context, name: str, **how: Any) -> None:
+    """The figures of a paper: tripathy, gnnlab, data-tiering, pagraph or song-jiang."""
+    from .paper import run_paper
+
+    run_paper(name, **how)
+
+
+paper.params += _shared()

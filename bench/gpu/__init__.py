@@ -1,1 +1,0 @@
-"""Measurements on a GPU: `python bench/gpu/run.py --help`; README.md says what each shows."""

@@ -1,0 +1,1 @@
+"""Figures of the five source papers: a file for each."""

@@ -1,0 +1,102 @@
+"""DGL: DataLoader over NeighborSampler, whose blocks hold int64 COO edges with ids, and its SAGEConv."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..case import Figures, Peer, Side, Work
+from ..inputs import Inputs
+from ..steps import Model, epoch
+
+
+def blocks(inputs: Inputs) -> Work:
+    """One pass of the loader without workers, its fastest form."""
+    loader = _loader(_graph(inputs), inputs.seeds.ravel(), inputs)
+
+    def work() -> Figures:
+        edges = sum(block.num_edges() for _, _, layers in loader for block in layers)
+        return {"batches": len(inputs.seeds), "edges": edges}
+
+    return work
+
+
+def blocks_with_features(inputs: Inputs) -> Work:
+    """The same; the loader puts features to the sources of each batch."""
+    import torch
+
+    graph = _graph(inputs)
+    graph.ndata["x"] = torch.from_numpy(inputs.x)
+    loader = _loader(graph, inputs.seeds.ravel(), inputs, features=["x"])
+
+    def work() -> Figures:
+        rows = sum(len(layers[0].srcdata["x"]) for _, _, layers in loader)
+        return {"batches": len(inputs.seeds), "rows": rows}
+
+    return work
+
+
+def sage(inputs: Inputs) -> Work:
+    """An epoch of training."""
+    import torch
+    from dgl.nn import SAGEConv
+
+    graph = _graph(inputs)
+    graph.ndata["x"], graph.ndata["y"] = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
+    loader = _loader(graph, inputs.seeds.ravel(), inputs, ["x"], ["y"], shuffle=True)
+    torch.manual_seed(0)
+    dims = [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
+    convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(dims)]
+    for linear in (part for conv in convs for part in conv.modules() if isinstance(part, torch.nn.Linear)):
+        linear.reset_parameters()  # as the other sides' begin; DGL's own weights are larger
+    calls = [lambda conv, x, block: conv(block, x)] * len(convs)
+    model = Model(convs, calls, inputs.get("dropout", 0.5))
+    return epoch(
+        model, lambda: (((layers[0].srcdata["x"], layers), layers[-1].dstdata["y"]) for _, _, layers in loader)
+    )
+
+
+def _graph(inputs: Inputs) -> Any:
+    import dgl
+    import torch
+
+    indptr, indices = torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
+    return dgl.graph(("csc", (indptr, indices, [])), num_nodes=len(indptr) - 1)
+
+
+def _loader(
+    graph: Any, seeds: np.ndarray, inputs: Inputs, features: Any = (), labels: Any = (), *, shuffle: bool = False
+) -> Any:
+    """DGL lists fanouts farthest from the seeds first."""
+    import dgl
+    import torch
+
+    warnings.filterwarnings("ignore", "Dataloader CPU affinity")  # it needs workers
+    sampler = dgl.dataloading.NeighborSampler(
+        inputs.fanouts[::-1], prefetch_node_feats=list(features), prefetch_labels=list(labels)
+    )
+    return dgl.dataloading.DataLoader(
+        graph,
+        torch.from_numpy(seeds),
+        sampler,
+        batch_size=inputs["batch_size"],
+        shuffle=shuffle,
+        num_workers=inputs.get("workers", 0),
+    )
+
+
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1)}
+"""Memory that is freed is kept: what `spsample.training.keep_memory` does for spsample."""
+
+PEER = Peer(
+    "DGL",
+    ("dgl", "torch"),
+    {
+        "blocks": (Side("DGL DataLoader", blocks),),
+        "loader-blocks": (Side("DGL DataLoader", blocks_with_features),),
+        "epoch": (Side("DGL", sage), Side("DGL, malloc alike", sage, environment=MALLOC)),
+    },
+)

@@ -1,0 +1,105 @@
+"""Results as JSON lines: the machine first, then a line for each cell, which is written when the cell is done.
+
+A cell's line is ``{"kind": "cell", "cell", "sides": [...]}``; a side has ``seconds`` and ``cpu_seconds`` of each round,
+lists of ``figures``, and ``threads``, ``peer`` and ``versions``, or says why it is ``missing`` or has ``failed``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spsample.errors import DataError, InputError
+
+Line = dict[str, Any]
+_DECIDING = ("case", "commit", "version", "processor", "instruction_set")
+"""What results in one file have in common."""
+
+
+class Located(NamedTuple):
+    """A line of a file, numbered from 1."""
+
+    path: Path
+    number: int
+    line: Line
+
+
+def read_lines(path: Path) -> list[Located]:
+    """All whole lines; the rest of one that a killed run left is not one.
+
+    Raises
+    ------
+    DataError
+        If a line is no JSON object.
+    """
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for number, words in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+        try:
+            line = json.loads(words)
+        except ValueError:
+            line = None
+        if not isinstance(line, dict) or "kind" not in line:
+            raise DataError(
+                argument=str(path), given=f"line {number}: {words[:60]!r}", expected="results of a benchmark"
+            )
+        found.append(Located(path, number, line))
+    return found
+
+
+class Results:
+    """The file of one case, which a run goes on with.
+
+    Parameters
+    ----------
+    path : Path
+        Made where it is missing.
+    facts : dict
+        Of the machine and the case.
+
+    Raises
+    ------
+    InputError
+        If the file has results of another case, commit or machine.
+    """
+
+    def __init__(self, path: Path, facts: Line) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            text = path.read_bytes()
+            path.write_bytes(text[: text.rfind(b"\n") + 1])
+        lines = read_lines(path) if path.exists() else []
+        if lines:
+            self._require_same(lines[0].line, facts)
+        else:
+            self._append({"kind": "machine", **facts})
+        self._done = {_key(located.line["cell"]) for located in lines if located.line["kind"] == "cell"}
+
+    def has(self, cell: Line) -> bool:
+        """Whether the cell is done."""
+        return _key(cell) in self._done
+
+    def add(self, line: Line) -> None:
+        """Write the line of a cell."""
+        self._append(line)
+        self._done.add(_key(line["cell"]))
+
+    def _append(self, line: Line) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _require_same(self, header: Line, facts: Line) -> None:
+        for name in _DECIDING:
+            if header.get(name) != facts.get(name):
+                raise InputError(
+                    argument="out",
+                    given=f"{self.path}, results of {name} {header.get(name)!r}",
+                    expected=f"a new folder, or results of {name} {facts.get(name)!r}",
+                    hint="Name another folder by --out, or remove the file.",
+                )
+
+
+def _key(cell: Line) -> str:
+    return json.dumps(cell, sort_keys=True)
