@@ -120,12 +120,12 @@ correct() {
     "$PYTHON" -c 'import pytest_timeout' 2>/dev/null && options+=(--timeout=60)
     "$PYTHON" -c 'import xdist' 2>/dev/null && several=(-n 8)
     sanitizer=(compute-sanitizer --report-api-errors no --error-exitcode 9 --target-processes application-only)
-    measure 60 small "$PYTHON" bench/gpu/small_bulk.py
+    measure 60 small "$PYTHON" tests/cuda/small_bulk.py
     measure 150 tests "$PYTHON" -m pytest -m 'gpu and not slow' tests/cuda --maxfail 25 "${options[@]}" "${several[@]}" \
         -k 'not memory_that_runs_out'
     measure 60 memory "$PYTHON" -m pytest -m gpu tests/cuda "${options[@]}" -k memory_that_runs_out # takes all of it
     for tool in memcheck racecheck; do
-        measure 60 "$tool" "${sanitizer[@]}" --tool "$tool" "$PYTHON" bench/gpu/small_bulk.py
+        measure 60 "$tool" "${sanitizer[@]}" --tool "$tool" "$PYTHON" tests/cuda/small_bulk.py
     done
     measure 110 large "$PYTHON" -m pytest -m 'gpu and slow' tests/cuda --maxfail 5 "${options[@]}" \
         -k 'full_size or (unweighted or weighted) and large'

@@ -138,6 +138,6 @@ def test_kernels_that_do_not_fit_are_told(machine):
 
 def test_programs_of_the_steps_are_there():
     text = (ROOT / "bench" / "gpu" / "first_run.sh").read_text()
-    named = {word for word in text.split() if word.startswith("bench/gpu/") and word.endswith(".py")}
+    named = {word for word in text.split() if word.startswith(("bench/", "tests/")) and word.endswith(".py")}
     assert {Path(name).name for name in named} == {"small_bulk.py", "run.py", "compile_kernels.py"}
     assert all((ROOT / name).is_file() for name in named)

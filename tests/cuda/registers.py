@@ -1,18 +1,14 @@
-"""Registers, code, spills and stack of every CUDA kernel by NVRTC and nvcc; no GPU: `python bench/gpu/registers.py`."""
+"""Registers, code, spills and stack of every kernel by NVRTC and nvcc; no GPU: `python tests/cuda/registers.py`."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
+from ptxas_report import ARCHITECTURES, COMPILERS, KernelReport, compiled, missing
 from rich.console import Console
 from rich.table import Table
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / "cuda")]
-
-from ptxas_report import ARCHITECTURES, COMPILERS, KernelReport, compiled, missing
 
 from spsample.backends.cuda.device import BLOCK
 from spsample.backends.cuda.sources import source_names
