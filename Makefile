@@ -83,7 +83,7 @@ package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh 
 
 cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90 without spills, by NVRTC and nvcc; no GPU needed
 	$(PY) -m pytest $(PYTEST_SPREAD) tests/cuda/test_compiles.py
-	$(PY) bench/gpu/registers.py --arch sm_90 --compiler nvrtc
+	$(PY) tests/cuda/registers.py --arch sm_90 --compiler nvrtc
 
 cuda-races: $(STAMP)/dev  ## ThreadSanitizer over the CUDA sources: races between the threads of a kernel; no GPU needed
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-sanitize} $(PY) tests/cuda_emulator/races.py -m pytest $(PYTEST_SPREAD) $(RACES) $(PYTEST_ARGS)
@@ -101,8 +101,8 @@ gpu-test: $(GPU_NEEDS)  ## the tests that need a GPU, without the slow ones: wit
 	$(GPU) -m pytest -m "$(GPU_MARK)" tests/cuda $(PYTEST_ARGS)
 
 gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a small bulk of every sampler
-	$(SANITIZER) --tool memcheck $(GPU) bench/gpu/small_bulk.py
-	$(SANITIZER) --tool racecheck $(GPU) bench/gpu/small_bulk.py
+	$(SANITIZER) --tool memcheck $(GPU) tests/cuda/small_bulk.py
+	$(SANITIZER) --tool racecheck $(GPU) tests/cuda/small_bulk.py
 
 gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into bench/results/ (bench/gpu/README.md)
 	$(GPU) bench/gpu/run.py all

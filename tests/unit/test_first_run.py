@@ -28,10 +28,10 @@ class Machine:
 
     def __init__(self, folder):
         self.folder, self.calls, self.limits = folder, folder / "calls", folder / "limits"
-        script = folder / "tree" / "bench" / "gpu" / "first_run.sh"
+        script = folder / "tree" / "tests" / "cuda" / "first_run.sh"
         script.parent.mkdir(parents=True)
         (folder / "tree" / "spsample").mkdir()
-        self.script = shutil.copy(ROOT / "bench" / "gpu" / "first_run.sh", script)
+        self.script = shutil.copy(ROOT / "tests" / "cuda" / "first_run.sh", script)
         (folder / "bin").mkdir()
         for name, body in PROGRAMS.items():
             self.put(name, body)
@@ -137,7 +137,7 @@ def test_kernels_that_do_not_fit_are_told(machine):
 
 
 def test_programs_of_the_steps_are_there():
-    text = (ROOT / "bench" / "gpu" / "first_run.sh").read_text()
-    named = {word for word in text.split() if word.startswith("bench/gpu/") and word.endswith(".py")}
+    text = (ROOT / "tests" / "cuda" / "first_run.sh").read_text()
+    named = {word for word in text.split() if word.startswith(("bench/", "tests/")) and word.endswith(".py")}
     assert {Path(name).name for name in named} == {"small_bulk.py", "run.py", "compile_kernels.py"}
     assert all((ROOT / name).is_file() for name in named)
