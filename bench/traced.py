@@ -58,6 +58,12 @@ class Run:
         how = inputs.get("sampler", "sage"), str(inputs["fanouts"]), int(inputs["batch_size"])
         return _run_of(inputs.store, *how)
 
+    @property
+    def dataset(self) -> Dataset:
+        """Without features: what makes parts of it needs no more."""
+        n, none = self.graph.num_nodes, np.empty(0, np.int64)
+        return Dataset("traced", self.graph, None, np.zeros(n, np.int64), self.seeds, none, none, 0)
+
     def loader(self, **options: Any) -> sp.BulkLoader:
         """Of the run."""
         how: dict[str, Any] = {"batch_size": self.batch_size, "bulk_size": 16, "random_seed": RUN_SEED, **options}

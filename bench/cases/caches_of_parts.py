@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.data import Dataset, part_dataset, partition_vertices
+from spsample.data import part_dataset, partition_vertices
 
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs
@@ -45,10 +45,9 @@ def _hits(inputs: Inputs, run: Run, scores: Any) -> Figures:
 @lru_cache(maxsize=2)
 def _parts(run: Run, count: int, method: str) -> list[tuple[Run, Any]]:
     """The run of each part, and its vertices in the whole graph."""
-    n, hops, none = run.graph.num_nodes, len(run.sampler.sizes), np.empty(0, np.int64)
-    data = Dataset("traced", run.graph, None, np.zeros(n, np.int64), run.seeds, none, none, 0)
+    hops = len(run.sampler.sizes)
     split = partition_vertices(run.graph, count, method, seeds=run.seeds, hops=hops)
-    made = (part_dataset(data, split, count, part, hops=hops) for part in range(count))
+    made = (part_dataset(run.dataset, split, count, part, hops=hops) for part in range(count))
     return [(Run(one.graph, one.train_idx, run.sampler, run.batch_size), ids) for one, ids in made]
 
 
