@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from spsample.comm import Communicator, LocalCommunicator, broadcast_object, init
+from spsample.comm import Communicator, LocalCommunicator, broadcast_object, collective, init
 from spsample.comm.launch import detect
 from spsample.errors import InputError
 
@@ -122,8 +122,9 @@ def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) 
         files = []
         for name, chosen in wanted.items():
             case: Case = declared("cases", name)
-            if comm.size > 1 and not case.ranks:
-                _refuse_ranks(name, comm.size)
+            with collective(comm):
+                if comm.size > 1 and not case.ranks:
+                    _refuse_ranks(name, comm.size)
             given = {**case.parameters, **(case.quick if how["quick"] else {}), **chosen}
             files.append(run_case(name, given, cache, out, settings, comm))
         if comm.rank == 0:

@@ -22,4 +22,4 @@ def bench(ctx: typer.Context) -> None:
         raise MissingDependencyError(package="spsample.bench", needed_for="spsample bench", extra="bench")
     from spsample.bench.command import bench as command
 
-    command.main(ctx.args, prog_name="spsample bench", standalone_mode=False)
+    command.main(ctx.args, prog_name="spsample bench")
