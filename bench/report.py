@@ -47,7 +47,7 @@ def section_of(name: str, table: pd.DataFrame) -> Section:
 def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] = (), title: str = "spsample") -> None:
     """Write the page of some results files; without sections one for each case."""
     whole = table_of(paths)
-    if not sections:
+    if not sections and not whole.empty:
         sections = [section_of(str(name), rows) for name, rows in whole.groupby("case", sort=False)]
     parts = [f"<h1>{html.escape(title)}</h1>", *_machines(paths)]
     for section in sections:

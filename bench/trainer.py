@@ -7,14 +7,15 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 import spsample as sp
-from spsample.comm import Recorder
+from spsample.comm import Communicator, Recorder
 from spsample.features import FeatureStore, PartitionedFeatures
 from spsample.training import BlockMaker, ModelConfig, build_model, gradients_for, keep_memory
 
@@ -23,21 +24,44 @@ from .inputs import Inputs
 from .ours import comm_of, graph_of, sampler_of
 
 
+class Placed(NamedTuple):
+    """What a rank trains on."""
+
+    graph: Any
+    features: Any
+    seeds: NDArray[np.int64]
+    y: NDArray[np.int64]
+
+
+def placed_on(comm: Communicator, inputs: Inputs) -> Placed:
+    """The graph as the cell's ``placement`` says, and its features on the ranks, where there are several."""
+    seeds = inputs.seeds.ravel()
+    if comm.size == 1:
+        return Placed(graph_of(inputs), FeatureStore(inputs.x), seeds, inputs.y)
+    grid = sp.ProcessGrid(comm, replication=inputs["replication"])
+    features = PartitionedFeatures.of(inputs.x, grid)
+    if inputs["placement"] == "replicated":
+        return Placed(sp.ReplicatedGraph(graph_of(inputs), comm), features, seeds, inputs.y)
+    return Placed(
+        sp.PartitionedGraph.open(inputs.store, grid, algorithm=inputs["algorithm"]), features, seeds, inputs.y
+    )
+
+
 class Epochs:
     """Epochs over the seeds, each rank a batch of its own in every step; time by phase, bytes, loss.
 
-    The graph is ``replicated`` or ``partitioned`` as the cell's ``placement`` says, with its ``replication`` and
-    ``algorithm``; features lie on the ranks with the same replication.
+    Without `placed` the graph is as `placed_on` makes it.
     """
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.comm = Recorder(comm_of(inputs))
+    def __init__(self, inputs: Inputs, placed: Placed | None = None) -> None:
+        comm = comm_of(inputs)
+        self.comm = comm if isinstance(comm, Recorder) else Recorder(comm)
         self._sampler = sampler_of(inputs)
-        graph, features = self._placed(inputs)
-        self._y = torch.from_numpy(inputs.y)
+        graph, features, seeds, y = placed or placed_on(self.comm, inputs)
+        self._y = torch.from_numpy(np.array(y))
         self._loader = sp.BulkLoader(
             graph if self._sampler.aggregation == "mean" else graph.normalized("row"),
-            inputs.seeds.ravel(),
+            seeds,
             self._sampler,
             batch_size=inputs["batch_size"],
             bulk_size=inputs["bulk_size"],
@@ -47,7 +71,7 @@ class Epochs:
         self._blocks = BlockMaker(graph, self._sampler)
         torch.manual_seed(0)
         config = ModelConfig(inputs.get("model", "sage"), hidden=inputs["hidden"], dropout=inputs.get("dropout", 0.5))
-        model = build_model(features.dim, int(inputs.y.max()) + 1, len(inputs.fanouts), config)
+        model = build_model(features.dim, 1 + int(inputs.y.max()), len(inputs.fanouts), config)
         self._gradients = gradients_for(model, self.comm)
         self._optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
         self._kept = ExitStack()
@@ -68,16 +92,6 @@ class Epochs:
         sums = {"sent_bytes": now.bytes_sent - sent.bytes_sent, "messages": now.messages_sent - sent.messages_sent}
         memory = {"page_faults": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
         return {"seconds": seconds, "batches": steps, **phases, **sums, **memory, "loss": loss}
-
-    def _placed(self, inputs: Inputs) -> tuple[Any, Any]:
-        """The graph and its features, on the ranks where there are several."""
-        if self.comm.size == 1:
-            return graph_of(inputs), FeatureStore(inputs.x)
-        grid = sp.ProcessGrid(self.comm, replication=inputs["replication"])
-        features = PartitionedFeatures.of(inputs.x, grid)
-        if inputs["placement"] == "replicated":
-            return sp.ReplicatedGraph(graph_of(inputs), self.comm), features
-        return sp.PartitionedGraph.open(inputs.store, grid, algorithm=inputs["algorithm"]), features
 
     def _steps(self) -> Iterator[Any]:
         """The batches of this rank; None once it has fewer than others."""
