@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from .case import Case, Plot, declared
 from .records import read_lines
-from .tables import missing_in, shown, table_of
+from .tables import label, missing_in, shown, table_of
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
@@ -122,7 +123,7 @@ def _put_together(table: pd.DataFrame, names: str | tuple[str, ...]) -> tuple[pd
 
 def _line_html(path: Path) -> str:
     lines = [
-        f"<pre id='{path.name}:{number}'>{path.name}:{number} {html.escape(str(line))}</pre>"
+        f"<pre id='{label(path)}:{number}'>{label(path)}:{number} {html.escape(json.dumps(line))}</pre>"
         for _, number, line in read_lines(path)
     ]
-    return f"<details><summary>{path.name}</summary>{''.join(lines)}</details>"
+    return f"<details><summary>{label(path)}</summary>{''.join(lines)}</details>"
