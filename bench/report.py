@@ -47,7 +47,7 @@ def section_of(name: str, table: pd.DataFrame) -> Section:
 def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] = (), title: str = "spsample") -> None:
     """Write the page of some results files; without sections one for each case."""
     whole = table_of(paths)
-    if not sections:
+    if not sections and not whole.empty:
         sections = [section_of(str(name), rows) for name, rows in whole.groupby("case", sort=False)]
     parts = [f"<h1>{html.escape(title)}</h1>", *_machines(paths)]
     for section in sections:
@@ -69,6 +69,7 @@ def _machines(paths: Iterable[Path]) -> list[str]:
         words = (
             f"{line['processor']}, {line['cores']} cores, {line['instruction_set']}, caches {caches}; {line['system']}"
         )
+        words += f"; {line['gpu']}" if line.get("gpu") else ""
         facts.append(f"{words}; spsample {line['version']} {line['commit']}")
     return [f"<p>{html.escape(fact)}</p>" for fact in dict.fromkeys(facts)]
 
@@ -114,7 +115,8 @@ def _stacked(table: pd.DataFrame, plot: Plot, figures: list[str], facet: str | N
     words = table[plot.x].astype(str)
     if plot.color != plot.x:
         words = words + ", " + table[plot.color].astype(str)
-    long = table.assign(**{plot.x: words}).melt([plot.x, *([facet] if facet else [])], figures, "part", "ms")
+    kept = [plot.x, *([facet] if facet else [])]
+    long = table.assign(**{plot.x: words})[[*kept, *figures]].melt(kept, figures, "part", "ms")
     return px.bar(long, x=plot.x, y="ms", color="part", facet_col=facet)
 
 
