@@ -22,6 +22,7 @@ PYTEST_SPREAD  := -n $(PYTEST_WORKERS) --dist worksteal
 GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
 FUZZ_ARGS      ?=
+GPU_BENCH_ARGS ?=
 BENCH_ARGS     ?= all --quick
 
 BIN   := $(VENV)/bin
@@ -104,8 +105,10 @@ gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a
 	$(SANITIZER) --tool memcheck $(GPU) tests/cuda/small_bulk.py
 	$(SANITIZER) --tool racecheck $(GPU) tests/cuda/small_bulk.py
 
-gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into bench/results/ (bench/gpu/README.md)
-	$(GPU) bench/gpu/run.py all
+gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into results/ (docs/gpu.md)
+	for case in gpu gpu-features gpu-epoch; do \
+	  PYTHONPATH=$(CURDIR):$$PYTHONPATH $(GPU) -m spsample.cli.main bench $$case --graph-cache build/graphs $(GPU_BENCH_ARGS) || exit 1; \
+	done
 
 build: $(STAMP)/core  ## the compiled core, installed in .venv (editable)
 

@@ -70,6 +70,7 @@ def _machines(paths: Iterable[Path]) -> list[str]:
         words = (
             f"{line['processor']}, {line['cores']} cores, {line['instruction_set']}, caches {caches}; {line['system']}"
         )
+        words += f"; {line['gpu']}" if line.get("gpu") else ""
         facts.append(f"{words}; spsample {line['version']} {line['commit']}")
     return [f"<p>{html.escape(fact)}</p>" for fact in dict.fromkeys(facts)]
 
@@ -100,7 +101,8 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     facet = plot.facet if plot.facet in table and table[plot.facet].nunique() > 1 else None
     how = {"x": x, "facet_col": facet}
     if not isinstance(plot.y, str):
-        long = table.melt([x, *([facet] if facet else [])], figures, "part", "ms a batch")
+        kept = [x, *([facet] if facet else [])]
+        long = table[[*kept, *figures]].melt(kept, figures, "part", "ms a batch")
         drawn = px.bar(long.astype({x: str}), y="ms a batch", color="part", **how)
     elif plot.kind == "line":
         log = plot.logarithmic

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
+from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
 from ..steps import epoch
@@ -42,7 +44,12 @@ def pyg_lib_sample(inputs: Inputs) -> Work:
     return work
 
 
-def sage(inputs: Inputs) -> Work:
+def sage_on_gpu(inputs: Inputs) -> Work:
+    """`sage` with the model on the GPU, to which each batch is copied when it is asked for."""
+    return gpu.timed(sage(inputs, gpu.torch_gpu()))
+
+
+def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training, each layer on the part of the subgraph that it needs."""
     import torch
     from torch_geometric.nn import SAGEConv
@@ -66,7 +73,13 @@ def sage(inputs: Inputs) -> Work:
             return x[: batch.batch_size]
 
     loader = _loader(inputs, with_x=True, shuffle=True)
-    return epoch(Sage(), lambda: (((batch,), batch.y[: batch.batch_size]) for batch in loader))
+
+    def batches() -> Iterator[Any]:
+        for batch in loader:
+            there = batch.to(where)
+            yield (there,), there.y[: there.batch_size]
+
+    return epoch(Sage().to(where), batches)
 
 
 def _loader(inputs: Inputs, *, with_x: bool, shuffle: bool = False) -> Any:
@@ -103,6 +116,7 @@ PEER = Peer(
     {
         "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
         "loader-subgraph": _LOADERS,
+        "gpu-epoch": (Side("PyG, copied to the GPU", sage_on_gpu),),
         "epoch": (Side("PyG", sage), Side("PyG, malloc alike", sage, environment=MALLOC)),
     },
 )
