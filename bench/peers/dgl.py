@@ -96,6 +96,7 @@ PEER = Peer(
     ("dgl", "torch"),
     {
         "blocks": (Side("DGL DataLoader", blocks),),
+        "whole-rows": (Side("DGL DataLoader", blocks),),
         "loader-blocks": (Side("DGL DataLoader", blocks_with_features),),
         "epoch": (Side("DGL", sage), Side("DGL, malloc alike", sage, environment=MALLOC)),
     },

@@ -13,8 +13,8 @@ from .dgl import MALLOC
 
 
 def neighbor_loader(inputs: Inputs) -> Work:
-    """One pass of the loader with `workers` processes, which stay from pass to pass; with features, if `dim`."""
-    loader = _loader(inputs, with_x=bool(inputs.get("dim")))
+    """One pass of the loader with features and `workers` processes, which stay from pass to pass."""
+    loader = _loader(inputs)
 
     def work() -> Figures:
         rows = edges = 0
@@ -65,11 +65,11 @@ def sage(inputs: Inputs) -> Work:
                 x = x if number == len(self.convs) - 1 else x.relu()
             return x[: batch.batch_size]
 
-    loader = _loader(inputs, with_x=True, shuffle=True)
+    loader = _loader(inputs, shuffle=True)
     return epoch(Sage(), lambda: (((batch,), batch.y[: batch.batch_size]) for batch in loader))
 
 
-def _loader(inputs: Inputs, *, with_x: bool, shuffle: bool = False) -> Any:
+def _loader(inputs: Inputs, *, shuffle: bool = False) -> Any:
     import torch
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
@@ -78,8 +78,7 @@ def _loader(inputs: Inputs, *, with_x: bool, shuffle: bool = False) -> Any:
     colptr, row = torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
     target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
     data = Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1)
-    if with_x:
-        data.x, data.y = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
+    data.x, data.y = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
     workers = inputs.get("workers", 0)
     return NeighborLoader(
         data,
@@ -102,6 +101,7 @@ PEER = Peer(
     ("torch_geometric", "torch"),
     {
         "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
+        "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
         "loader-subgraph": _LOADERS,
         "epoch": (Side("PyG", sage), Side("PyG, malloc alike", sage, environment=MALLOC)),
     },
