@@ -111,6 +111,7 @@ PEER = Peer(
     ("dgl", "torch"),
     {
         "blocks": (Side("DGL DataLoader", blocks),),
+        "whole-rows": (Side("DGL DataLoader", blocks),),
         "loader-blocks": (Side("DGL DataLoader", blocks_with_features),),
         "gpu-bulks": (Side("DGL DataLoader, graph on the GPU", blocks_on_gpu),),
         "gpu-epoch": (Side("DGL, all on the GPU", sage_on_gpu),),

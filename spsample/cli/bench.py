@@ -22,9 +22,7 @@ def bench(ctx: typer.Context) -> None:
         require_module(package, needed_for="spsample bench", extra="bench")
     checkout = Path(spsample.__file__).parents[1]
     if find_spec("spsample.bench") is None and (checkout / "bench" / "command.py").exists():
-        spsample.__path__.append(
-            str(checkout)
-        )  # sources with the core built in place: the folder beside is the package
+        spsample.__path__.append(str(checkout))  # sources with the core built in place: the folder lies beside
     if find_spec("spsample.bench") is None:
         raise MissingDependencyError(package="spsample.bench", needed_for="spsample bench", extra="bench")
     from spsample.bench.command import bench as command
