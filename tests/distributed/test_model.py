@@ -19,6 +19,7 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import balanced
 from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import InputError
+from spsample.features import PartitionedFeatures
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.column_traffic import (
     asked_pairs,
@@ -295,9 +296,32 @@ def test_an_unknown_algorithm_is_refused():
 
 
 @samplers
-def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
-    counts = count_bulk(GRAPH, bulk_of(sampler, 16), GridShape(4, 4))
-    assert bulk_traffic(counts, sampler, sampler.draw_law("unweighted"), WireWidths(), feature_bytes=8) == []
+def test_only_the_status_is_exchanged_where_every_rank_holds_the_graph(sampler):
+    recorded, modelled = bytes_received(GRAPH, sampler, (4, 4), "column")
+    assert {name for name, found in recorded.items() if found.any()} == {"status"}
+    assert modelled.keys() == {"status"}
+    assert modelled["status"].tolist() == recorded["status"].tolist()
+
+
+@pytest.mark.parametrize("c", [1, 2, 4])
+def test_fetching_features_is_modelled_to_the_byte(c):
+    shape, bulk = GridShape(4, c), bulk_of(sp.GraphSAGE([6, 4]), 10)
+
+    def body(comm):
+        recorder = Recorder(comm)
+        x = PartitionedFeatures.of(np.zeros((GRAPH.num_nodes, 2), np.float32), ProcessGrid(recorder, replication=c))
+        recorder.traffic.clear()
+        for step in range(3):
+            place = 4 * step + comm.rank
+            x.gather(bulk[place].src_nodes if place < 10 else SEEDS[:0])
+        return {name: counts.bytes_received for name, counts in recorder.traffic.phases.items()}
+
+    recorded, modelled = run_threads(4, body), defaultdict(lambda: np.zeros(4))
+    inputs = count_bulk(GRAPH, bulk, shape).inputs
+    for one in features(shape, inputs, WireWidths(4), feature_bytes=8, steps=3):
+        modelled[one.recorded] = modelled[one.recorded] + one.received
+    for name in ("features requests", "features", "status"):
+        assert modelled[name].tolist() == [rank.get(name, 0) for rank in recorded], name
 
 
 @samplers
