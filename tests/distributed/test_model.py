@@ -503,6 +503,22 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
     assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=100)
 
 
+@samplers
+@pytest.mark.parametrize("grid", [(8, 1), (8, 2)])
+def test_ranks_differ_as_the_pilots_do_that_stand_for_their_batches(sampler, grid):
+    """A bulk of as many batches as there are pilots: what adds up over batches is counted, not expected."""
+    shape, pilot = GridShape(*grid), sample_pilot(GRAPH, SEEDS, sampler, batch_size=64)
+    pilot = replace(pilot, bulk=bulk_of(sampler, 24))
+    predicted, counted = pilot.counts(shape, 24), count_bulk(GRAPH, pilot.bulk, shape)
+    assert predicted.inputs == pytest.approx(counted.inputs)
+    for one, other in zip(predicted.hops, counted.hops, strict=True):
+        assert one.pairs == pytest.approx(other.pairs)
+        assert one.edges == pytest.approx(other.edges)
+        assert one.stage_edges == pytest.approx(other.stage_edges)
+    twice = pilot.counts(shape, 48)  # each pilot stands for two batches
+    assert twice.inputs.sum(axis=0) == pytest.approx(2 * counted.inputs.sum(axis=0))
+
+
 def test_a_scaled_pilot_predicts_the_larger_graph():
     """R-MAT of 2^14 vertices, from one of 2^12: batches of 64 seeds from batches of 16."""
     large, small = sp.load_dataset("rmat:14,16").graph, sp.load_dataset("rmat:12,17").graph
