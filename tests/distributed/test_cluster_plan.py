@@ -130,7 +130,7 @@ def test_a_bulk_size_that_is_asked_for_is_taken_or_refused():
     (grid,) = plan_cluster(PILOT, CLUSTER, Job(bulk_size=24), replication=2).grids
     assert (grid.fits, grid.bulk_size, grid.largest_bulk_size) == (True, 24, found.largest_bulk_size)
     assert grid.memory_bytes == _memory(24, 2)
-    steps = PILOT.num_batches / 24 * 3  # of three batches a rank
+    steps = 10 * 3 + 2  # 256 batches: ten bulks of three batches a rank, and one of two
     messages = {one.phase: one.messages_max for one in plan_cluster(PILOT, CLUSTER, Job(bulk_size=24)).grids[0].phases}
     assert messages["features"] == pytest.approx(2 * 7 * steps)
     whole = plan_cluster(PILOT, CLUSTER, Job(bulk_size=10**6), replication=2).grids[0]

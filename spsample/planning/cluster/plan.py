@@ -356,12 +356,16 @@ class _Planned:
         return sum(memory.values()) <= self._cluster.memory_per_rank
 
     def _epoch(self, bulk_size: int) -> tuple[PhasePlan, ...]:
-        """All phases of an epoch, in bulks of that size; the last one is counted by its share."""
-        bulks = self._pilot.num_batches / bulk_size
-        phases = self._of_bulk(bulk_size)[1]
+        """All phases of an epoch: bulks of that size, and one of the batches that are left over."""
+        whole, rest = divmod(self._pilot.num_batches, bulk_size)
+        bulks = [(whole, self._of_bulk(bulk_size)[1]), *([(1, self._of_bulk(rest)[1])] if rest else [])]
         return tuple(
-            PhasePlan(phase, **{name: value * bulks for name, value in vars(moved).items()}, seconds=seconds * bulks)
-            for phase, (moved, seconds) in phases.items()
+            PhasePlan(
+                phase,
+                **{name: sum(times * vars(phases[phase][0])[name] for times, phases in bulks) for name in vars(moved)},
+                seconds=sum(times * phases[phase][1] for times, phases in bulks),
+            )
+            for phase, (moved, _) in bulks[0][1].items()
         )
 
 
