@@ -16,7 +16,10 @@ Value = int | float | str
 Values = dict[str, Value]
 Figures = dict[str, float]
 Work = Callable[[], Figures]
-"""Does the work once; returns how many ``batches`` it did, and whatever else it counted or measured."""
+"""Does the work once; returns how many ``batches`` it did, and whatever else it counted or measured.
+
+A ``note``, text, stands below the plots.
+"""
 Task = Callable[["Inputs"], Work]
 """Makes all preparations; named and documented at the top of a module, so that another process finds it."""
 

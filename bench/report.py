@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import NamedTuple
 
 import pandas as pd
@@ -109,7 +110,15 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
         drawn = px.line(table.sort_values(x), y=plot.y, color=color, markers=True, log_x=log, log_y=log, **how)
     else:
         drawn = px.bar(table.astype({x: str}), y=plot.y, color=color, barmode="group", log_y=plot.logarithmic, **how)
-    drawn.update_layout(title=plot.title, template="simple_white", height=420, legend_title_text="")
+    notes = table["note"].dropna().unique()[:2] if "note" in table else []
+    for place, note in enumerate(notes):
+        words = "<br>".join(wrap(html.escape(note), 150))
+        how = {"xref": "paper", "yref": "paper", "x": 0, "showarrow": False, "align": "left", "font_size": 10}
+        drawn.add_annotation(text=words, y=-0.35 - 0.5 * place, yanchor="top", **how)
+    drawn.update_layout(margin_b=80 + 180 * len(notes[:2]))
+    drawn.update_layout(
+        title=plot.title, template="simple_white", height=420 + 180 * len(notes[:2]), legend_title_text=""
+    )
     return drawn
 
 

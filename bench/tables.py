@@ -43,6 +43,8 @@ def rows_of(line: Line, facts: dict[str, Any]) -> list[dict[str, Any]]:
         row |= {"is_limit": side["is_limit"], "problem": side.get("failed", "")}
         if "missing" in side:
             continue
+        if "note" in side:
+            row["note"] = side["note"]
         if side.get("seconds"):
             row |= _times(side) | _ratios(side, base)
             figures = {name: values for name, values in side["figures"].items() if name != "batches"}
@@ -86,7 +88,20 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
     parameters = [*parameters, "ranks"]
     varied = [name for name in parameters if name in table and table[name].nunique() > 1]
     threads = ["threads"] if "threads" not in varied else []
-    hidden = {"case", "commit", "is_limit", "peer", "line", "side", "threads", "problem", *parameters, *TIMES, *RATIOS}
+    hidden = {
+        "case",
+        "commit",
+        "is_limit",
+        "peer",
+        "line",
+        "side",
+        "threads",
+        "problem",
+        "note",
+        *parameters,
+        *TIMES,
+        *RATIOS,
+    }
     figures = [name for name in table.columns if name not in hidden | {"instruction_set"}]
     picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side", *threads]})
     if "ms" in table:
@@ -125,4 +140,6 @@ def _spread(least: float, most: float) -> str:
 
 
 def _ratio(median: float, least: float, most: float) -> str:
-    return "" if median != median else f"{median:.3g} ({least:.3g} to {most:.3g})"
+    if median != median:
+        return ""
+    return f"{median:.3g}" if least == most else f"{median:.3g} ({least:.3g} to {most:.3g})"

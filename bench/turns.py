@@ -168,5 +168,7 @@ def add_turn(says: dict[str, Any], done: dict[str, Any]) -> None:
     """Add seconds and figures of a turn to those of a side."""
     says["seconds"].append(done["seconds"])
     says["cpu_seconds"].append(done["cpu_seconds"])
+    if "note" in done["figures"]:
+        says["note"] = done["figures"].pop("note")
     for name, value in done["figures"].items():
         says["figures"].setdefault(name, []).append(value)
