@@ -93,7 +93,7 @@ CASE = Case(
         _side("in-degree", "in-degree"),
         _side("AliGraph", "aligraph"),
         _side("random", "random"),
-        Side("posterior, looking ahead", lookahead, {"score": "posterior"}),
+        Side("looking ahead, posterior", lookahead, {"score": "posterior"}),
     ),
     plots=(
         Plot("hits", x="share", kind="line", facet="fanouts", title="hits over the share of the rows that are kept"),
