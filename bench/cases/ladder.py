@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..case import Case, Plot, Side, Work
+from ..case import Case, Plot, Side, Values, Work
 from ..inputs import Inputs
 
 
@@ -13,7 +13,7 @@ def train(inputs: Inputs) -> Work:
     return Epochs(inputs)
 
 
-_CACHE = {"placement": "replicated", "cached": 0.2}
+_CACHE: Values = {"placement": "replicated", "cached": 0.2}
 CASE = Case(
     about="An epoch of trainers that fetch rows of each other, cache them, have parts of their own, and overlap.",
     claim="A cache spares most bytes of features, parts spare all of them, and overlap hides what is left.",
@@ -40,9 +40,9 @@ CASE = Case(
     ),
     baselines=("plain",),
     plots=(
-        Plot(("sampling_ms", "features_ms", "propagation_ms"), x="side", color=("ranks", "model"), title="ms a step"),
+        Plot(("sampling_ms", "features_ms", "propagation_ms"), x=("ranks", "side"), title="ms a step"),
         Plot("ms", x="ranks", kind="line", title="ms a step by trainers"),
-        Plot("features_bytes", x="side", color="ranks", title="bytes of features that the ranks receive in an epoch"),
+        Plot("features_bytes", x=("ranks", "model"), title="bytes of features that the ranks receive in an epoch"),
     ),
     ranks=True,
 )
