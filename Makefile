@@ -22,7 +22,8 @@ PYTEST_SPREAD  := -n $(PYTEST_WORKERS) --dist worksteal
 GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
 FUZZ_ARGS      ?=
-BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
+GPU_BENCH_ARGS ?=
+BENCH_ARGS     ?= all --quick
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
@@ -66,8 +67,8 @@ lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 fuzz: $(STAMP)/dev  ## junk and nearly valid arguments for everything that is public, for a minute, the same ones every time
 	OMP_NUM_THREADS=2 $(PY) tests/fuzz/fuzz_entry_points.py --minutes 1 $(FUZZ_ARGS)
 
-bench: $(STAMP)/dev  ## sampling against peers and the limits of memory, into bench/results/ (some minutes; bench/README.md)
-	$(PY) bench/run.py $(BENCH_ARGS)
+bench: $(STAMP)/dev  ## every measurement on small graphs, and one page, into results/ (five minutes on two cores)
+	$(BIN)/spsample bench $(BENCH_ARGS)
 
 docs: $(STAMP)/docs  ## the documentation site, into site/
 	$(BIN)/mkdocs build --strict
@@ -104,8 +105,10 @@ gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a
 	$(SANITIZER) --tool memcheck $(GPU) tests/cuda/small_bulk.py
 	$(SANITIZER) --tool racecheck $(GPU) tests/cuda/small_bulk.py
 
-gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into bench/results/ (bench/gpu/README.md)
-	$(GPU) bench/gpu/run.py all
+gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into results/ (docs/gpu.md)
+	for case in gpu gpu-features gpu-epoch; do \
+	  PYTHONPATH=$(CURDIR):$$PYTHONPATH $(GPU) -m spsample.cli.main bench $$case --graph-cache build/graphs $(GPU_BENCH_ARGS) || exit 1; \
+	done
 
 build: $(STAMP)/core  ## the compiled core, installed in .venv (editable)
 

@@ -100,7 +100,7 @@ class Case:
     quick : dict
         Parameters of ``--quick``.
     job : str
-        Of the peers.
+        Of the peers; values of the cell may stand in it, as in "loader-{layout}".
     baselines : tuple of str
         Beginnings of names: the first side so named that was measured is what times are compared with.
     count : callable, optional

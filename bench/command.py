@@ -143,7 +143,7 @@ def _print_and_write(files: list[Path], out: Path) -> None:
     from .report import write_report
     from .tables import missing_in, shown, table_of
 
-    console = Console(width=max(Console().width, 120))
+    console = Console(width=max(Console().width, 120), height=100)  # a dumb terminal has both or 80
     for path in files:
         table = table_of([path])
         if table.empty:

@@ -16,11 +16,12 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def machine_facts() -> dict[str, Any]:
-    """Processor, cores, caches, instruction set, version and commit of the sources."""
+    """Processor, GPU, cores, caches, instruction set, version and commit of the sources."""
     from spsample import _core
 
     return {
         "processor": _processor(),
+        "gpu": _gpu(),
         "cores": os.cpu_count(),
         "caches": cache_sizes(),
         "system": platform.platform(),
@@ -50,8 +51,18 @@ def _commit() -> str:
     """The commit, with "-dirty" where files differ from it; empty outside of a clone."""
     if not (ROOT / ".git").exists():
         return ""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    return _said("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
+
+
+def _gpu() -> str:
+    """Name, memory and driver of each; empty where there is none."""
+    return _said("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+
+
+def _said(*command: str) -> str:
+    """What a program says; nothing where it is missing or fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return ""
+    return "" if done.returncode else done.stdout.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import spsample as sp
@@ -10,7 +11,13 @@ from spsample.comm import Communicator, LocalCommunicator
 
 from .inputs import Inputs
 
-SAMPLERS: dict[str, Any] = {"sage": sp.GraphSAGE, "ladies": sp.LADIES, "fastgcn": sp.FastGCN}
+SAMPLERS: dict[str, Any] = {
+    "sage": sp.GraphSAGE,
+    "sage-subgraph": partial(sp.GraphSAGE, layout="subgraph"),
+    "ladies": sp.LADIES,
+    "ladies-squared-count": partial(sp.LADIES, law="squared_count"),
+    "fastgcn": sp.FastGCN,
+}
 
 
 def graph_of(inputs: Inputs) -> sp.Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from .case import Case, Plot, declared
 from .records import read_lines
-from .tables import missing_in, shown, table_of
+from .tables import label, missing_in, shown, table_of
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
@@ -47,7 +48,7 @@ def section_of(name: str, table: pd.DataFrame) -> Section:
 def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] = (), title: str = "spsample") -> None:
     """Write the page of some results files; without sections one for each case."""
     whole = table_of(paths)
-    if not sections:
+    if not sections and not whole.empty:
         sections = [section_of(str(name), rows) for name, rows in whole.groupby("case", sort=False)]
     parts = [f"<h1>{html.escape(title)}</h1>", *_machines(paths)]
     for section in sections:
@@ -69,6 +70,7 @@ def _machines(paths: Iterable[Path]) -> list[str]:
         words = (
             f"{line['processor']}, {line['cores']} cores, {line['instruction_set']}, caches {caches}; {line['system']}"
         )
+        words += f"; {line['gpu']}" if line.get("gpu") else ""
         facts.append(f"{words}; spsample {line['version']} {line['commit']}")
     return [f"<p>{html.escape(fact)}</p>" for fact in dict.fromkeys(facts)]
 
@@ -99,7 +101,8 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     facet = plot.facet if plot.facet in table and table[plot.facet].nunique() > 1 else None
     how = {"x": x, "facet_col": facet}
     if not isinstance(plot.y, str):
-        long = table.melt([x, *([facet] if facet else [])], figures, "part", "ms a batch")
+        kept = [x, *([facet] if facet else [])]
+        long = table[[*kept, *figures]].melt(kept, figures, "part", "ms a batch")
         drawn = px.bar(long.astype({x: str}), y="ms a batch", color="part", **how)
     elif plot.kind == "line":
         log = plot.logarithmic
@@ -122,7 +125,7 @@ def _put_together(table: pd.DataFrame, names: str | tuple[str, ...]) -> tuple[pd
 
 def _line_html(path: Path) -> str:
     lines = [
-        f"<pre id='{path.name}:{number}'>{path.name}:{number} {html.escape(str(line))}</pre>"
+        f"<pre id='{label(path)}:{number}'>{label(path)}:{number} {html.escape(json.dumps(line))}</pre>"
         for _, number, line in read_lines(path)
     ]
-    return f"<details><summary>{path.name}</summary>{''.join(lines)}</details>"
+    return f"<details><summary>{label(path)}</summary>{''.join(lines)}</details>"

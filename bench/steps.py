@@ -47,7 +47,8 @@ def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]
             loss = functional.cross_entropy(model(*arguments), y)
             loss.backward()
             optimizer.step()
-            loss, steps = loss.item(), steps + 1
+            loss, steps = loss.detach(), steps + 1
+        loss = float(loss)  # at the end: on a GPU it waits for the step
         seconds, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
         faults = (now.ru_minflt - faults) / max(steps, 1)
         return {

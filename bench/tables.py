@@ -29,7 +29,7 @@ def table_of(paths: Iterable[Path]) -> pd.DataFrame:
             if line["kind"] == "machine":
                 header = line
             else:
-                place = {"case": header["case"], "line": f"{where.name}:{number}", "commit": header.get("commit", "")}
+                place = {"case": header["case"], "line": f"{label(where)}:{number}", "commit": header.get("commit", "")}
                 rows += rows_of(line, {**place, "instruction_set": header["instruction_set"]})
     return pd.DataFrame(rows)
 
@@ -49,6 +49,11 @@ def rows_of(line: Line, facts: dict[str, Any]) -> list[dict[str, Any]]:
             row |= {name: statistics.median(values) for name, values in figures.items()}
         rows.append(row)
     return rows
+
+
+def label(path: Path) -> str:
+    """A file of results, as pages name it: with its folder, as several figures may have the same case."""
+    return f"{path.resolve().parent.name}/{path.name}"
 
 
 def missing_in(paths: Iterable[Path]) -> list[str]:
@@ -86,7 +91,8 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
     picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side", *threads]})
     if "ms" in table:
         picked["ms"] = table["ms"].map(number)
-        picked["spread"] = [_spread(row.fastest_ms, row.slowest_ms) for row in table.itertuples()]
+        if (table["fastest_ms"] < table["slowest_ms"]).any():  # of counts there is one round
+            picked["spread"] = [_spread(row.fastest_ms, row.slowest_ms) for row in table.itertuples()]
     if "over_baseline" in table:
         picked["over baseline"] = [_ratio(row.over_baseline, row.least, row.most) for row in table.itertuples()]
     for name in figures if only is None else [name for name in figures if name in only]:

@@ -7,16 +7,16 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 import spsample as sp
-from spsample.comm import Recorder
-from spsample.data import Dataset, part_dataset, partition_vertices
-from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, score
+from spsample.comm import Communicator, Recorder
+from spsample.features import FeatureStore, PartitionedFeatures
 from spsample.training import BlockMaker, ModelConfig, build_model, gradients_for, keep_memory
 
 from .case import Figures
@@ -24,22 +24,44 @@ from .inputs import Inputs
 from .ours import comm_of, graph_of, sampler_of
 
 
+class Placed(NamedTuple):
+    """What a rank trains on."""
+
+    graph: Any
+    features: Any
+    seeds: NDArray[np.int64]
+    y: NDArray[np.int64]
+
+
+def placed_on(comm: Communicator, inputs: Inputs) -> Placed:
+    """The graph as the cell's ``placement`` says, and its features on the ranks, where there are several."""
+    seeds = inputs.seeds.ravel()
+    if comm.size == 1:
+        return Placed(graph_of(inputs), FeatureStore(inputs.x), seeds, inputs.y)
+    grid = sp.ProcessGrid(comm, replication=inputs["replication"])
+    features = PartitionedFeatures.of(inputs.x, grid)
+    if inputs["placement"] == "replicated":
+        return Placed(sp.ReplicatedGraph(graph_of(inputs), comm), features, seeds, inputs.y)
+    return Placed(
+        sp.PartitionedGraph.open(inputs.store, grid, algorithm=inputs["algorithm"]), features, seeds, inputs.y
+    )
+
+
 class Epochs:
     """Epochs over the seeds, each rank a batch of its own in every step; time by phase, bytes, loss.
 
-    The graph is ``replicated`` or ``partitioned`` as the cell's ``placement`` says, with its ``replication`` and
-    ``algorithm``; features lie on the ranks with the same replication, and a share ``cached`` of all rows on each, by
-    ``score``. With the placement ``parts`` each rank has what its own part of the seeds can reach, and its features.
+    Without `placed` the graph is as `placed_on` makes it.
     """
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.comm = Recorder(comm_of(inputs))
+    def __init__(self, inputs: Inputs, placed: Placed | None = None) -> None:
+        comm = comm_of(inputs)
+        self.comm = comm if isinstance(comm, Recorder) else Recorder(comm)
         self._sampler = sampler_of(inputs)
-        self._seeds, self._y = inputs.seeds.ravel(), torch.from_numpy(inputs.y)
-        graph, features = self._placed(inputs)
+        graph, features, seeds, y = placed or placed_on(self.comm, inputs)
+        self._y = torch.from_numpy(np.array(y))
         self._loader = sp.BulkLoader(
             graph if self._sampler.aggregation == "mean" else graph.normalized("row"),
-            self._seeds,
+            seeds,
             self._sampler,
             batch_size=inputs["batch_size"],
             bulk_size=inputs["bulk_size"],
@@ -49,7 +71,7 @@ class Epochs:
         self._blocks = BlockMaker(graph, self._sampler)
         torch.manual_seed(0)
         config = ModelConfig(inputs.get("model", "sage"), hidden=inputs["hidden"], dropout=inputs.get("dropout", 0.5))
-        model = build_model(features.dim, int(inputs.y.max()) + 1, len(inputs.fanouts), config)
+        model = build_model(features.dim, 1 + int(inputs.y.max()), len(inputs.fanouts), config)
         self._gradients = gradients_for(model, self.comm)
         self._optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
         self._kept = ExitStack()
@@ -57,7 +79,7 @@ class Epochs:
 
     def __call__(self) -> Figures:
         """One epoch."""
-        before, sent, fetched = dict(self._loader.seconds), self.comm.traffic.total(), self._fetched()
+        before, sent = dict(self._loader.seconds), self.comm.traffic.total()
         faults, start, loss = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter(), 0.0
         steps = 0
         for batch in self._steps():
@@ -68,45 +90,8 @@ class Epochs:
         phases = {f"{name}_ms": value for name, value in spent.items()}
         phases["propagation_ms"] = max(1e3 * seconds / steps - sum(spent.values()), 0.0)
         sums = {"sent_bytes": now.bytes_sent - sent.bytes_sent, "messages": now.messages_sent - sent.messages_sent}
-        sums["features_bytes"] = self._fetched() - fetched
         memory = {"page_faults": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
         return {"seconds": seconds, "batches": steps, **phases, **sums, **memory, "loss": loss}
-
-    def _fetched(self) -> int:
-        """Bytes of features that this rank has received."""
-        phases = self.comm.traffic.phases.items()
-        return sum(counts.bytes_received for phase, counts in phases if phase.startswith("features"))
-
-    def _placed(self, inputs: Inputs) -> tuple[Any, Any]:
-        """The graph and its features, on the ranks where there are several."""
-        if self.comm.size == 1:
-            return graph_of(inputs), FeatureStore(inputs.x)
-        if inputs["placement"] == "parts":
-            return self._part(inputs)
-        grid = sp.ProcessGrid(self.comm, replication=inputs.get("replication", 1))
-        features = PartitionedFeatures.of(inputs.x, grid)
-        if inputs["placement"] == "replicated":
-            graph = sp.ReplicatedGraph(graph_of(inputs), self.comm)
-            return graph, self._cached(inputs, graph, features)
-        return sp.PartitionedGraph.open(inputs.store, grid, algorithm=inputs["algorithm"]), features
-
-    def _cached(self, inputs: Inputs, graph: Any, features: Any) -> Any:
-        """With a cache of the rows that this rank has not itself."""
-        if not inputs.get("cached"):
-            return features
-        scores = score(inputs["score"], graph, self._seeds, self._sampler, inputs["batch_size"]).copy()
-        scores[features.block_vertices()] = 0.0
-        return CachedFeatures(features, int(inputs["cached"] * inputs.x.nbytes), scores)
-
-    def _part(self, inputs: Inputs) -> tuple[Any, Any]:
-        """This rank's part by PaGraph's method, with vertices, seeds and labels of its own."""
-        graph, hops, none = graph_of(inputs), len(inputs.fanouts), np.empty(0, np.int64)
-        seeds = np.unique(self._seeds)
-        parts = partition_vertices(graph, self.comm.size, "pagraph", seeds=seeds, hops=hops)
-        whole = Dataset("whole", graph, inputs.x, inputs.y, seeds, none, none, int(inputs.y.max()) + 1)
-        mine, _ = part_dataset(whole, parts, self.comm.size, self.comm.rank, hops=hops)
-        self._seeds, self._y = mine.train_idx, torch.from_numpy(mine.y)
-        return mine.graph, FeatureStore(mine.x)
 
     def _steps(self) -> Iterator[Any]:
         """The batches of this rank; None once it has fewer than others."""

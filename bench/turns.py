@@ -51,14 +51,14 @@ def cells_of(parameters: dict[str, tuple[Any, ...]]) -> Iterator[Values]:
         yield dict(zip(parameters, chosen, strict=True))
 
 
-def entries_of(case: Case, settings: Settings) -> list[Entry]:
-    """Ours, and those of all peers that have the case's job."""
-    entries = [Entry(side, OURS, sys.executable) for side in case.sides]
+def entries_of(case: Case, cell: Values, settings: Settings) -> list[Entry]:
+    """Ours, and those of all peers that have the job of the cell."""
+    entries, job = [Entry(side, OURS, sys.executable) for side in case.sides], case.job.format(**cell)
     for name in names_in("peers"):
         peer: Peer = declared("peers", name)
         variable = f"SPSAMPLE_BENCH_{name.upper()}_PYTHON"
         python = settings.pythons.get(name) or os.environ.get(variable) or sys.executable
-        entries += [Entry(side, peer, python) for side in (peer.jobs.get(case.job, ()) if case.job else ())]
+        entries += [Entry(side, peer, python) for side in peer.jobs.get(job, ())]
     wanted = [entry for entry in entries if not settings.sides or entry.side.name.startswith(settings.sides)]
     return wanted
 
@@ -102,7 +102,8 @@ class Processes:
 def measure(case: Case, cell: Values, store: Path, processes: Processes, settings: Settings) -> Line:
     """The line of a cell."""
     counted = _counted(case, cell, store, processes) if case.count else {}
-    turns = [_Turns(entry, case, {**cell, **counted}, processes, store) for entry in entries_of(case, settings)]
+    values, entries = {**cell, **counted}, entries_of(case, cell, settings)
+    turns = [_Turns(entry, case, values, processes, store) for entry in entries]
     rounds = 1 if case.exact else settings.rounds + 1
     for number in range(rounds):
         for one in turns if number % 2 == 0 else reversed(turns):

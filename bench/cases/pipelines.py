@@ -43,7 +43,7 @@ def is_cell(cell: Values) -> bool:
 
 CASE = Case(
     about="Training by every pipeline on ranks: ms of an epoch, stages of the slowest rank, accuracy in the end.",
-    claim="Pipelines change when things are done and no sample; steps that do not wait cost accuracy by their staleness.",
+    claim="Pipelines change when things are done and no sample; asynchronous steps cost accuracy by their staleness.",
     parameters={
         "graph": ("planted:20000",),
         "thread_ranks": (4,),

@@ -38,19 +38,20 @@ def count_lines(inputs: Inputs) -> Work:
     def work() -> Figures:
         itemsize = inputs.indices.itemsize
         layers = (layer for bulk in calls() for batch in bulk for layer in batch.layers)
-        lines = sum(_lines(layer.dst_nodes, layer.adj.indptr, layer.edge_ids, itemsize) for layer in layers)
-        return {"lines": lines}
+        return {"lines": sum(lines(one.dst_nodes, one.adj.indptr, one.edge_ids, itemsize) for one in layers)}
 
     return work
 
 
-def _lines(rows: NDArray[np.int64], ends: NDArray[np.int64], positions: NDArray[np.int64], itemsize: int) -> int:
+def lines(
+    rows: NDArray[np.int64], ends: NDArray[np.int64], positions: NDArray[np.int64], itemsize: int, size: int = _LINE
+) -> int:
     """Those of the row pointers of each row, and the distinct ones of its drawn entries."""
-    first, last = rows.astype(np.int64) * 8 // _LINE, (rows.astype(np.int64) + 1) * 8 // _LINE
+    first, last = rows.astype(np.int64) * 8 // size, (rows.astype(np.int64) + 1) * 8 // size
     pointers = len(rows) + int(np.count_nonzero(first != last))
     if not len(positions):
         return pointers
-    line = positions.astype(np.int64) * itemsize // _LINE
+    line = positions.astype(np.int64) * itemsize // size
     row = np.repeat(np.arange(len(ends) - 1, dtype=np.int64), np.diff(ends))
     keys = np.sort(row * (int(line.max()) + 1) + line)
     return pointers + 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))

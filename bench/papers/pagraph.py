@@ -1,4 +1,4 @@
-"""PaGraph: Lin, Li, Miao, Liu, Xu, SoCC 2020."""
+"""Lin, Li, Miao, Liu, Xu: PaGraph, scaling GNN training on large graphs via computation-aware caching (SoCC 2020)."""
 
 from __future__ import annotations
 
@@ -6,42 +6,47 @@ from ..case import Plot
 from ..paper import Figure, Paper
 
 PAPER = Paper(
-    "PaGraph: scaling GNN training on large graphs via computation-aware caching",
+    "PaGraph (SoCC 2020)",
     (
         Figure(
-            "Figure 13: hits by caching policy against the cached share",
-            "The paper's out-degree is near the best set, and has twice the hits of AliGraph's ratio and random rows. "
-            "It is so on R-MAT graphs; on web graphs out-degree is far below the best set.",
-            "caches",
-            {"fanouts": ("10,10",), "share": (0.1, 0.2, 0.3, 0.4, 0.6, 0.8), "epochs": (2,)},
-            {"share": (0.1, 0.4)},
-            sides=("best", "posterior", "out-degree", "AliGraph", "random"),
+            title="Figure 13: hits by policy against the cached share",
+            text="In the paper out-degree is near the best set on its graphs; on R-MAT and web graphs it is not "
+            "everywhere.",
+            case="caches",
+            parameters={"share": (0.05, 0.1, 0.2, 0.4, 0.6)},
+            sides=("best set", "out-degree", "AliGraph", "random"),
             plots=(Plot("hits", x="share", kind="line", title="hits over the cached share"),),
         ),
         Figure(
-            "Figures 14, 15, 16 and 18: the ladder, by number of trainers",
-            "Plain fetches rows of other ranks, the cache spares most of them, parts all. Figure 14's policies are the "
-            "three caches. Ranks share the cores of one machine, and rows travel through its memory: bytes fall as in "
-            "the paper, time by less. Sampling layer-wise (figure 20): `spsample bench ladder --sampler ladies`.",
-            "ladder",
+            title="Figure 17a: hits against trainers",
+            text="Each trainer keeps the vertices of its part with the most edges within the part: hits rise "
+            "with trainers. "
+            "With degrees of the whole graph they rise less, and without parts not at all.",
+            case="caches_of_parts",
+            parameters={"method": ("pagraph",)},
+            plots=(Plot("hits", x="trainers", kind="line", title="hits over trainers"),),
+        ),
+        Figure(
+            title="Figure 17b: what parts hold twice",
+            text="A part holds all that its train vertices reach in L hops: on small-world graphs soon most of "
+            "the graph.",
+            case="caches_of_parts",
+            parameters={"method": ("pagraph", "metis-seeds")},
+            sides=("parts, out-degree within",),
+            plots=(Plot("vertices", x="trainers", kind="line", facet="method", title="share of vertices in a part"),),
+        ),
+        Figure(
+            title="Partitions",
+            text="PaGraph's beside METIS, LDG, ranges and random ones.",
+            case="partitions",
+        ),
+        Figure(
+            title="Figures 14, 15, 16 and 18: the ladder",
+            text="Features of other ranks fetched batch by batch, a cache of the highest out-degree or AliGraph's ratio, parts of "
+            "one's own, "
+            "and stages side by side. Ranks are processes of one machine.",
+            case="ladder",
             ranks=(1, 2, 4),
-        ),
-        Figure(
-            "Figure 17: hits and vertices of a trainer against the number of trainers",
-            "As in the paper: with the whole graph hits stay as they are, with parts they rise, by out-degree within "
-            "the part; a part's share of the vertices (17b) falls, more slowly where the graph has no parts.",
-            "caches-of-parts",
-        ),
-        Figure(
-            "Section 3.3 and table 5: partitions",
-            "Balance of train vertices, vertices that several parts hold, and the time of partitioning, beside METIS.",
-            "partitions",
-            {"seeds": ("own block",)},
-            plots=(
-                Plot("train_balance", x="parts", color="side", title="train vertices of the largest part"),
-                Plot("replication", x="parts", color="side", title="parts that need a vertex"),
-                Plot("ms", x="parts", color="side", title="ms of the partition"),
-            ),
         ),
     ),
 )

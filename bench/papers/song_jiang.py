@@ -1,4 +1,4 @@
-"""Song and Jiang, ICS 2022."""
+"""Song, Jiang: rethinking graph data placement for graph neural network training on multiple GPUs (ICS 2022)."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from ..case import Plot
 from ..paper import Figure, Paper
 
 PAPER = Paper(
-    "Rethinking graph data placement for graph neural network training on multiple GPUs",
+    "Song and Jiang (ICS 2022)",
     (
         Figure(
-            "Cost of placements by the paper's formula, and what the device that pays most pays",
-            "The paper minimises the largest device (`largest`); no placement's is below the mean of best-copies "
-            "(`largest_over_bound` 1). Algorithm 1 stops replacing copies early; it is near where links are fast or "
-            "slow, and up to tens of percent above between. Parts cost as their cut lets them.",
-            "copies",
-            {"alpha": (0.1, 0.3, 0.5, 0.8, 1.0)},
-            {"alpha": (0.1, 0.5)},
+            title="Costs of placements",
+            text="By the paper's cost: rows from the host, and alpha for rows of a peer. Mean of the devices, and the "
+            "largest (min-max). The algorithm as printed is near the best copies; where alpha >= 1 replication "
+            "is best.",
+            case="copies",
         ),
         Figure(
-            "Preprocessing: placing beside partitioning",
-            "As in the paper: placing is a sort, and partitioning takes hundreds of times as long. `score_ms` is the "
-            "time of the probabilities that both need.",
-            "copies",
-            {"devices": (8,), "share": (0.05,), "alpha": (0.3,)},
-            {"devices": (4,), "share": (0.1,)},
-            plots=(Plot("ms", logarithmic=True, title="ms of a placement"),),
+            title="Preprocessing",
+            text="Seconds of placing, beside those of the scores (score ms). The paper counts in hours what "
+            "METIS takes.",
+            case="copies",
+            parameters={"alpha": (0.3,), "share": (0.1,)},
+            plots=(Plot("ms", x="devices", kind="line", logarithmic=True, title="ms of placing"),),
         ),
         Figure(
-            "Locality-aware sampling: fetched rows, time and accuracy against the factor",
-            "Fewer rows are fetched with each doubling of the factor, and accuracy falls slowly. Rows lie in memory "
-            "here, so an epoch does not gain the time that they take: weighted draws make it longer.",
-            "locality",
+            title="Locality-aware sampling: time, fetched rows and accuracy against the factor",
+            text="Neighbours that a rank has weigh more, by a factor: fewer rows are fetched, and samples are "
+            "biased, which "
+            "importance weights take back.",
+            case="locality",
         ),
     ),
 )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
 from ..steps import Model, epoch
 
 
-def blocks(inputs: Inputs) -> Work:
+def blocks(inputs: Inputs, where: Any = "cpu") -> Work:
     """One pass of the loader without workers, its fastest form."""
-    loader = _loader(_graph(inputs), inputs.seeds.ravel(), inputs)
+    loader = _loader(_graph(inputs).to(where), inputs.seeds.ravel(), inputs)
 
     def work() -> Figures:
         edges = sum(block.num_edges() for _, _, layers in loader for block in layers)
@@ -39,21 +41,34 @@ def blocks_with_features(inputs: Inputs) -> Work:
     return work
 
 
-def sage(inputs: Inputs) -> Work:
+def blocks_on_gpu(inputs: Inputs) -> Work:
+    """`blocks` of a graph in the memory of the GPU, which samples it."""
+    where, sampling = gpu.torch_gpu(), gpu.Sampling.of(inputs)
+    sampling.require("sage")
+    values = {**inputs.values, "fanouts": ",".join(map(str, sampling.fanouts))}
+    return gpu.timed(blocks(replace(inputs, values=values), where))
+
+
+def sage_on_gpu(inputs: Inputs) -> Work:
+    """`sage` with the graph, the features and the model in the memory of the GPU."""
+    return gpu.timed(sage(inputs, gpu.torch_gpu()))
+
+
+def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training."""
     import torch
     from dgl.nn import SAGEConv
 
     graph = _graph(inputs)
     graph.ndata["x"], graph.ndata["y"] = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
-    loader = _loader(graph, inputs.seeds.ravel(), inputs, ["x"], ["y"], shuffle=True)
+    loader = _loader(graph.to(where), inputs.seeds.ravel(), inputs, ["x"], ["y"], shuffle=True)
     torch.manual_seed(0)
     dims = [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
     convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(dims)]
     for linear in (part for conv in convs for part in conv.modules() if isinstance(part, torch.nn.Linear)):
         linear.reset_parameters()  # as the other sides' begin; DGL's own weights are larger
     calls = [lambda conv, x, block: conv(block, x)] * len(convs)
-    model = Model(convs, calls, inputs.get("dropout", 0.5))
+    model = Model([conv.to(where) for conv in convs], calls, inputs.get("dropout", 0.5))
     return epoch(
         model, lambda: (((layers[0].srcdata["x"], layers), layers[-1].dstdata["y"]) for _, _, layers in loader)
     )
@@ -80,7 +95,7 @@ def _loader(
     )
     return dgl.dataloading.DataLoader(
         graph,
-        torch.from_numpy(seeds),
+        torch.from_numpy(seeds).to(graph.device),
         sampler,
         batch_size=inputs["batch_size"],
         shuffle=shuffle,
@@ -96,7 +111,10 @@ PEER = Peer(
     ("dgl", "torch"),
     {
         "blocks": (Side("DGL DataLoader", blocks),),
+        "whole-rows": (Side("DGL DataLoader", blocks),),
         "loader-blocks": (Side("DGL DataLoader", blocks_with_features),),
+        "gpu-bulks": (Side("DGL DataLoader, graph on the GPU", blocks_on_gpu),),
+        "gpu-epoch": (Side("DGL, all on the GPU", sage_on_gpu),),
         "epoch": (Side("DGL", sage), Side("DGL, malloc alike", sage, environment=MALLOC)),
     },
 )

@@ -32,8 +32,9 @@ def random_lines(inputs: Inputs) -> Work:
 
 def random_rows(inputs: Inputs) -> Work:
     """As many random rows of features as the cell's ``rows``, read whole."""
-    memory, words = _Memory(inputs), inputs["dim"] * 4 // 8
-    rows, known = ctypes.c_uint64(int(inputs["rows"])), ctypes.c_uint64(BUFFER // (8 * words))
+    memory, words = _Memory(inputs), (inputs["dim"] or inputs.x.shape[1]) * 4 // 8
+    known = ctypes.c_uint64(min(BUFFER // (8 * words), len(inputs.indptr) - 1))  # few rows lie in the caches here, too
+    rows = ctypes.c_uint64(int(inputs["rows"]))
 
     def work() -> dict[str, float]:
         memory.library.random_rows(memory.pointer, known, ctypes.c_uint64(words), rows, memory.threads)
@@ -74,8 +75,10 @@ PEER = Peer(
     ("numpy",),
     {
         "blocks": (Side("limit: lines read at random", random_lines),),
+        "whole-rows": (Side("limit: lines read at random", random_lines),),
         "loader-blocks": (Side("limit: rows read at random", random_rows),),
         "gather": (Side("limit: rows read at random", random_rows),),
+        "loader-subgraph": (Side("limit: rows read at random", random_rows),),
     },
     is_limit=True,
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
+from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
 from ..steps import epoch
@@ -13,8 +15,8 @@ from .dgl import MALLOC
 
 
 def neighbor_loader(inputs: Inputs) -> Work:
-    """One pass of the loader with `workers` processes, which stay from pass to pass; with features, if `dim`."""
-    loader = _loader(inputs, with_x=bool(inputs.get("dim")))
+    """One pass of the loader with features and `workers` processes, which stay from pass to pass."""
+    loader = _loader(inputs)
 
     def work() -> Figures:
         rows = edges = 0
@@ -42,7 +44,12 @@ def pyg_lib_sample(inputs: Inputs) -> Work:
     return work
 
 
-def sage(inputs: Inputs) -> Work:
+def sage_on_gpu(inputs: Inputs) -> Work:
+    """`sage` with the model on the GPU, to which each batch is copied when it is asked for."""
+    return gpu.timed(sage(inputs, gpu.torch_gpu()))
+
+
+def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training, each layer on the part of the subgraph that it needs."""
     import torch
     from torch_geometric.nn import SAGEConv
@@ -65,11 +72,17 @@ def sage(inputs: Inputs) -> Work:
                 x = x if number == len(self.convs) - 1 else x.relu()
             return x[: batch.batch_size]
 
-    loader = _loader(inputs, with_x=True, shuffle=True)
-    return epoch(Sage(), lambda: (((batch,), batch.y[: batch.batch_size]) for batch in loader))
+    loader = _loader(inputs, shuffle=True)
+
+    def batches() -> Iterator[Any]:
+        for batch in loader:
+            there = batch.to(where)
+            yield (there,), there.y[: there.batch_size]
+
+    return epoch(Sage().to(where), batches)
 
 
-def _loader(inputs: Inputs, *, with_x: bool, shuffle: bool = False) -> Any:
+def _loader(inputs: Inputs, *, shuffle: bool = False) -> Any:
     import torch
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
@@ -78,8 +91,7 @@ def _loader(inputs: Inputs, *, with_x: bool, shuffle: bool = False) -> Any:
     colptr, row = torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
     target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
     data = Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1)
-    if with_x:
-        data.x, data.y = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
+    data.x, data.y = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
     workers = inputs.get("workers", 0)
     return NeighborLoader(
         data,
@@ -102,7 +114,9 @@ PEER = Peer(
     ("torch_geometric", "torch"),
     {
         "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
+        "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
         "loader-subgraph": _LOADERS,
+        "gpu-epoch": (Side("PyG, copied to the GPU", sage_on_gpu),),
         "epoch": (Side("PyG", sage), Side("PyG, malloc alike", sage, environment=MALLOC)),
     },
 )

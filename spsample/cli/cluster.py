@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from spsample.planning.cluster import Cluster, ClusterPlan, CooperationPlan, GridPlan, Job
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
-    from spsample.store import Graph
 
 __all__ = [
     "ClusterOptions",
@@ -33,7 +32,6 @@ __all__ = [
 ]
 
 _SIZE_PANEL = "A graph that is not here"
-MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
 KINDS = ("rmat", "planted")
 
 
@@ -109,6 +107,7 @@ class GraphSize:
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
+        from spsample.data import smaller_graph
         from spsample.planning.cluster.pilot import scaled_pilot
 
         n, degree = self._require_sizes()
@@ -132,33 +131,6 @@ class GraphSize:
             given = f"{self.average_degree:g} for {self.num_nodes} vertices"
             raise InputError(argument="--average-degree", given=given, expected="more than 0, less than the vertices")
         return self.num_nodes, self.average_degree
-
-
-def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
-    """A smaller graph of the kind, which is sampled instead."""
-    from spsample.data import load_dataset
-
-    scale = smaller_scale(num_nodes, average_degree)
-    if kind == "planted":
-        return load_dataset(f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}").graph
-    wanted = average_degree / 2  # each pair is an edge either way
-    graph = load_dataset(f"rmat:{scale},{max(round(wanted), 1)}").graph
-    lost = graph.num_edges / (2 * max(round(wanted), 1) * graph.num_nodes)  # to repeated pairs
-    return load_dataset(f"rmat:{scale},{max(round(wanted / lost), 1)}").graph
-
-
-def smaller_scale(num_nodes: int, average_degree: float) -> int:
-    """The power of two that its number of vertices is: some four million edges, at most 2^18 vertices.
-
-    Examples
-    --------
-    >>> smaller_scale(10**8, 29), smaller_scale(5000, 15)
-    (17, 12)
-    """
-    scale = LEAST_SMALL_SCALE
-    while scale < MOST_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MOST_SMALL_ENTRIES:
-        scale += 1
-    return max(min(scale, num_nodes.bit_length() - 1), 1)
 
 
 def cluster_facts(

@@ -14,6 +14,7 @@ from spsample.data.partition import (
 from spsample.data.planted import planted, rewire
 from spsample.data.registry import load_dataset
 from spsample.data.scaling import scale_features
+from spsample.data.smaller import smaller_graph
 
 __all__ = [
     "Dataset",
@@ -28,5 +29,6 @@ __all__ = [
     "rewire",
     "save_dataset",
     "scale_features",
+    "smaller_graph",
     "write_part_stores",
 ]

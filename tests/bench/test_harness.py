@@ -52,7 +52,7 @@ def test_sides_are_the_same_batches(tmp_path):
     ours = table[table["peer"] == "spsample"]
     assert len(ours) == 4
     assert ours["edges"].nunique() == 1  # whatever k and the form of the result
-    assert set(table["line"]) == {"sampling.jsonl:2", "sampling.jsonl:3"}
+    assert set(table["line"]) == {"out/sampling.jsonl:2", "out/sampling.jsonl:3"}
     assert table.loc[table["is_limit"], "lines"].gt(0).all()
 
 
@@ -178,8 +178,8 @@ def test_the_page_needs_no_network_and_names_its_lines(tmp_path):
     path = sampled(tmp_path)
     write_report([path], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "sampling.jsonl:2" in page
-    assert "id='sampling.jsonl:2'" in page
+    assert "out/sampling.jsonl:2" in page
+    assert "id='out/sampling.jsonl:2'" in page
     assert "<script src=" not in page
     assert "https://cdn" not in page.split("</script>", 1)[1]
 

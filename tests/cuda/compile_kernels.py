@@ -1,7 +1,7 @@
 """Compile every CUDA source in every variant, to be carried to a machine without a network; no GPU needed.
 
-`SPSAMPLE_CACHE_DIR=FOLDER python tests/cuda/compile_kernels.py --arch sm_90`. The machine needs the same sources and the
-same version of NVRTC, or it compiles them anew.
+`SPSAMPLE_CACHE_DIR=FOLDER python tests/cuda/compile_kernels.py --arch sm_90`. The machine needs the same sources and
+the same version of NVRTC, or it compiles them anew.
 """
 
 from __future__ import annotations

@@ -125,6 +125,26 @@ def _memory(bulk_size, c):
     return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
 
 
+def test_a_bulk_size_that_is_asked_for_is_taken_or_refused():
+    found = plan_cluster(PILOT, CLUSTER, replication=2).grids[0]
+    (grid,) = plan_cluster(PILOT, CLUSTER, Job(bulk_size=24), replication=2).grids
+    assert (grid.fits, grid.bulk_size, grid.largest_bulk_size) == (True, 24, found.largest_bulk_size)
+    assert grid.memory_bytes == _memory(24, 2)
+    steps = 10 * 3 + 2  # 256 batches: ten bulks of three batches a rank, and one of two
+    messages = {one.phase: one.messages_max for one in plan_cluster(PILOT, CLUSTER, Job(bulk_size=24)).grids[0].phases}
+    assert messages["features"] == pytest.approx(2 * 7 * steps)
+    whole = plan_cluster(PILOT, CLUSTER, Job(bulk_size=10**6), replication=2).grids[0]
+    assert whole.bulk_size == PILOT.num_batches
+    small = replace(CLUSTER, memory_per_rank=_memory(16, 2))
+    (refused,) = plan_cluster(PILOT, small, Job(bulk_size=64), replication=2).grids
+    assert not refused.fits
+    assert refused.phases == ()
+    assert re.match(r"a bulk of 64 takes .* MiB: bulks", refused.refusal)
+    assert 16 <= refused.largest_bulk_size < 64
+    with pytest.raises(InputError, match="bulk_size: got 0"):
+        Job(bulk_size=0)
+
+
 def test_hubs_save_traffic_and_take_memory():
     without, with_hubs = (
         plan_cluster(PILOT, CLUSTER, Job(hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)

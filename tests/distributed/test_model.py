@@ -296,9 +296,32 @@ def test_an_unknown_algorithm_is_refused():
 
 
 @samplers
-def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
-    counts = count_bulk(GRAPH, bulk_of(sampler, 16), GridShape(4, 4))
-    assert bulk_traffic(counts, sampler, sampler.draw_law("unweighted"), WireWidths(), feature_bytes=8) == []
+def test_only_the_status_is_exchanged_where_every_rank_holds_the_graph(sampler):
+    recorded, modelled = bytes_received(GRAPH, sampler, (4, 4), "column")
+    assert {name for name, found in recorded.items() if found.any()} == {"status"}
+    assert modelled.keys() == {"status"}
+    assert modelled["status"].tolist() == recorded["status"].tolist()
+
+
+@pytest.mark.parametrize("c", [1, 2, 4])
+def test_fetching_features_is_modelled_to_the_byte(c):
+    shape, bulk = GridShape(4, c), bulk_of(sp.GraphSAGE([6, 4]), 10)
+
+    def body(comm):
+        recorder = Recorder(comm)
+        x = PartitionedFeatures.of(np.zeros((GRAPH.num_nodes, 2), np.float32), ProcessGrid(recorder, replication=c))
+        recorder.traffic.clear()
+        for step in range(3):
+            place = 4 * step + comm.rank
+            x.gather(bulk[place].src_nodes if place < 10 else SEEDS[:0])
+        return {name: counts.bytes_received for name, counts in recorder.traffic.phases.items()}
+
+    recorded, modelled = run_threads(4, body), defaultdict(lambda: np.zeros(4))
+    inputs = count_bulk(GRAPH, bulk, shape).inputs
+    for one in features(shape, inputs, WireWidths(4), feature_bytes=8, steps=3):
+        modelled[one.recorded] = modelled[one.recorded] + one.received
+    for name in ("features requests", "features", "status"):
+        assert modelled[name].tolist() == [rank.get(name, 0) for rank in recorded], name
 
 
 @samplers
@@ -489,6 +512,22 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums
     tolerance = 0.25 if batches == 8 else 0.1  # eight batches of 16 seeds differ from other eight
     assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=100)
+
+
+@samplers
+@pytest.mark.parametrize("grid", [(8, 1), (8, 2)])
+def test_ranks_differ_as_the_pilots_do_that_stand_for_their_batches(sampler, grid):
+    """A bulk of as many batches as there are pilots: what adds up over batches is counted, not expected."""
+    shape, pilot = GridShape(*grid), sample_pilot(GRAPH, SEEDS, sampler, batch_size=64)
+    pilot = replace(pilot, bulk=bulk_of(sampler, 24))
+    predicted, counted = pilot.counts(shape, 24), count_bulk(GRAPH, pilot.bulk, shape)
+    assert predicted.inputs == pytest.approx(counted.inputs)
+    for one, other in zip(predicted.hops, counted.hops, strict=True):
+        assert one.pairs == pytest.approx(other.pairs)
+        assert one.edges == pytest.approx(other.edges)
+        assert one.stage_edges == pytest.approx(other.stage_edges)
+    twice = pilot.counts(shape, 48)  # each pilot stands for two batches
+    assert twice.inputs.sum(axis=0) == pytest.approx(2 * counted.inputs.sum(axis=0))
 
 
 def test_a_scaled_pilot_predicts_the_larger_graph():

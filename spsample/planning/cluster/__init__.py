@@ -9,7 +9,7 @@ batches of each rank's own, with counts of a step (`step_counts`).
 from __future__ import annotations
 
 from spsample.planning.cluster.cooperation import CooperationPlan, StepLoad, plan_cooperation
-from spsample.planning.cluster.network import network_named
+from spsample.planning.cluster.network import Link, Network, network_named
 from spsample.planning.cluster.pilot import Pilot, sample_pilot, scaled_pilot
 from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, Job, PhasePlan, as_dict, plan_cluster
 
@@ -19,6 +19,8 @@ __all__ = [
     "CooperationPlan",
     "GridPlan",
     "Job",
+    "Link",
+    "Network",
     "PhasePlan",
     "Pilot",
     "StepLoad",

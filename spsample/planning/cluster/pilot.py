@@ -8,8 +8,6 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
@@ -17,7 +15,6 @@ from spsample.common.lazily import lazily
 from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
-from spsample.planning.bulk_counts import relative_deviation
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
@@ -109,8 +106,8 @@ class Pilot:
     ) -> RankCounts:
         """Predicted counts of a bulk.
 
-        Ranks differ as independent sums of batches would: their counts are the expected order statistics of a normal
-        distribution with the pilots' deviation.
+        Ranks differ as the pilots do that stand for their batches: where owners choose what they send, it is not what
+        they would choose for the mean batch.
 
         Parameters
         ----------
@@ -188,7 +185,7 @@ class GridPilot:
 
 
 class _PredictedRanks:
-    """The batches of ranks are like the pilots, in the mean."""
+    """The batches of ranks are like the pilots that are dealt out to them; in the mean, like all pilots."""
 
     def __init__(
         self,
@@ -204,10 +201,9 @@ class _PredictedRanks:
         self._groups = shape.group_batches(bulk_size)
 
     def by_rank(self, per_batch: FloatArray) -> FloatArray:
-        mean = per_batch.mean(axis=0) * self._scale
-        factors = _varied(self._batches, self._batches, self._deviation(per_batch.reshape(len(per_batch), -1).sum(1)))
-        scaled: FloatArray = np.multiply.outer(factors, mean)
-        return scaled
+        means = np.multiply.outer(self._batches, self._scale * per_batch.mean(axis=0))
+        varied: FloatArray = means * self._shares(per_batch, self._batches)
+        return varied
 
     def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
         most = per_batch.max(axis=0, initial=0.0)
@@ -215,26 +211,42 @@ class _PredictedRanks:
 
     def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         batches = self._groups if grouped else self._batches
-        deviation = self._deviation(np.bincount(frontier.batch, minlength=len(frontier.sources)))
-        factors = _varied(np.ones(len(batches)), batches, deviation)[:, None]
-        rows, entries = (factors * self._united(visits, batches) for visits in self._visits)
+        owners, cells = blocks.owners(frontier.vertices), (len(frontier.sources), blocks.num_blocks)
+        weights = (None, frontier.degrees)
+        per_batch = (count_by_owner(frontier.batch, owners, cells, one) for one in weights)
+        rows, entries = (
+            self._shares(one, batches) * self._united(visits, batches)
+            for one, visits in zip(per_batch, self._visits, strict=True)
+        )
         return rows, entries
+
+    def _shares(self, per_batch: FloatArray, batches: Int64Array) -> FloatArray:
+        """What the pilots that stand for a rank's, or a row group's, batches have, over the mean; 1 in the mean."""
+        n, mean = len(per_batch), per_batch.mean(axis=0)
+        own = np.stack([per_batch[pilots].sum(axis=0) for pilots in dealt(n, batches)])
+        expected = np.multiply.outer(batches, mean)
+        own = expected + (own - expected) / sqrt(self._scale)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = own / expected * (expected.sum(axis=0) / own.sum(axis=0))
+        return np.where(np.isfinite(shares), shares, 1.0)
 
     def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
         """Distinct things that each number of batches visits, by block row. Seeds of different batches differ."""
         sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
-    def _deviation(self, sizes: NDArray[Any]) -> float:
-        return relative_deviation(sizes) / sqrt(self._scale)
 
+def dealt(pilots: int, batches: Int64Array) -> list[Int64Array]:
+    """Which of the pilots stand for the batches of each rank, in turn, the next time shifted by one.
 
-def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
-    """Ranks of different luck: expected order statistics (Blom), of the deviation of the mean of their batches."""
-    p = len(batches)
-    scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
-    varied: FloatArray = np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
-    return varied
+    Examples
+    --------
+    >>> [one.tolist() for one in dealt(4, np.array([2, 2, 1]))], [one.tolist() for one in dealt(2, np.array([2, 2]))]
+    ([[0, 3], [1, 1], [2]], [[0, 1], [1, 0]])
+    """
+    ranks = len(batches)
+    places = [rank + ranks * np.arange(m) for rank, m in enumerate(batches.tolist())]
+    return [(place + place // pilots) % pilots for place in places]
 
 
 def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:

@@ -80,6 +80,13 @@ class Job:
         Whether edge ids are asked for.
     prefetch : int
         Bulks sampled ahead.
+    bulk_size : int, optional
+        k; None: the plan finds it. At most an epoch.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If there is a bulk size, and it is no integer from 1 on.
     """
 
     algorithm: Algorithm = "column"
@@ -87,6 +94,11 @@ class Job:
     model_bytes: int = 0
     edge_ids: bool = False
     prefetch: int = 1
+    bulk_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.bulk_size is not None:
+            require_int("bulk_size", self.bulk_size, minimum=1)
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ class GridPlan:
     largest_bulk_size : int
         The largest multiple of p that fits, or a whole epoch; 0 where none does.
     bulk_size : int
-        The k to take; a batch per rank where none fits.
+        The k to take, or that was asked for; a batch per rank where none fits.
     memory : dict
         Bytes of a rank with it, by what they are for.
     phases : tuple of PhasePlan
@@ -130,7 +142,7 @@ class GridPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether a bulk of a batch per rank fits."""
+        """Whether a bulk of a batch per rank fits, or the one that was asked for."""
         return not self.refusal
 
     @property
@@ -193,8 +205,8 @@ def plan_cluster(
 ) -> ClusterPlan:
     """Memory, the largest bulk, bytes and time of an epoch for each replication.
 
-    Of each c that fits, the bulk size is the smallest of the largest one and its halves whose epoch takes at most 5 %
-    longer than with any of them.
+    Of each c that fits, the bulk size is that of the job, or else the smallest of the largest one and its halves whose
+    epoch takes at most 5 % longer than with any of them.
 
     Parameters
     ----------
@@ -295,6 +307,8 @@ class _Planned:
             model_bytes=self._job.model_bytes,
         )
         memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
+        if counts.batches.max() > 1:  # the last bulk of an epoch may have a batch per rank
+            memory["exchanges"] = max(memory["exchanges"], self._of_bulk(self._size(1))[0]["exchanges"])
         phases: dict[Phase, tuple[PhaseBytes, float]] = {}
         if self._computation is not None:
             sampling = moved_bytes(one for one in traffic if one.phase not in ("features", "gradients"))
@@ -310,15 +324,27 @@ class _Planned:
 
     def plan(self) -> GridPlan:
         largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
+        if self._job.bulk_size is not None:
+            return self._asked(min(self._job.bulk_size, self._pilot.num_batches), self._size(largest))
         if largest == 0:
-            memory, _ = self._of_bulk(self._size(1))
-            refusal = f"one batch per rank takes {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
-            return GridPlan(self._shape, 0, self._size(1), memory, (), refusal)
+            return self._refused(0, self._size(1), "one batch per rank takes")
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
         seconds = {m: sum(one.seconds for one in self._epoch(self._size(m))) for m in halves}
         best = min(m for m in halves if seconds[m] <= NEARLY * min(seconds.values()))
         size = self._size(best)
         return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
+
+    def _asked(self, size: int, largest: int) -> GridPlan:
+        """The plan of bulks of `size`, where `largest` fit."""
+        memory, _ = self._of_bulk(size)
+        if sum(memory.values()) > self._cluster.memory_per_rank:
+            return self._refused(largest, size, f"a bulk of {size:,} takes")
+        return GridPlan(self._shape, largest, size, memory, self._epoch(size), "")
+
+    def _refused(self, largest: int, size: int, what: str) -> GridPlan:
+        memory, _ = self._of_bulk(size)
+        refusal = f"{what} {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
+        return GridPlan(self._shape, largest, size, memory, (), refusal)
 
     def _size(self, per_rank: int) -> int:
         """Batches of a bulk of which a rank has `per_rank`; an epoch at most."""
@@ -330,12 +356,16 @@ class _Planned:
         return sum(memory.values()) <= self._cluster.memory_per_rank
 
     def _epoch(self, bulk_size: int) -> tuple[PhasePlan, ...]:
-        """All phases of an epoch, in bulks of that size; the last one is counted by its share."""
-        bulks = self._pilot.num_batches / bulk_size
-        phases = self._of_bulk(bulk_size)[1]
+        """All phases of an epoch: bulks of that size, and one of the batches that are left over."""
+        whole, rest = divmod(self._pilot.num_batches, bulk_size)
+        bulks = [(whole, self._of_bulk(bulk_size)[1]), *([(1, self._of_bulk(rest)[1])] if rest else [])]
         return tuple(
-            PhasePlan(phase, **{name: value * bulks for name, value in vars(moved).items()}, seconds=seconds * bulks)
-            for phase, (moved, seconds) in phases.items()
+            PhasePlan(
+                phase,
+                **{name: sum(times * vars(phases[phase][0])[name] for times, phases in bulks) for name in vars(moved)},
+                seconds=sum(times * phases[phase][1] for times, phases in bulks),
+            )
+            for phase, (moved, _) in bulks[0][1].items()
         )
 
 

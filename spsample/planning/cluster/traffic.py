@@ -95,11 +95,11 @@ def bulk_traffic(
         raise InputError(
             argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(MODELLED_ALGORITHMS)
         )
-    if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
-        sampling: list[Exchange] = []
-    else:
-        steps = zip(counts.hops, sampler.sizes, strict=True)
-        sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
+    sampling: list[Exchange] = []
+    if counts.shape.ranks > 1:
+        if counts.shape.num_blocks > 1 or algorithm != "column":
+            steps = zip(counts.hops, sampler.sizes, strict=True)
+            sampling += [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
         sampling += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
@@ -115,7 +115,7 @@ def _layer(
 
 def _training(counts: RankCounts, wire: WireWidths, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
     steps = int(counts.batches.max())
-    if feature_bytes and counts.shape.num_blocks > 1:
+    if feature_bytes and counts.shape.ranks > 1:
         yield from features(counts.shape, counts.inputs, wire, feature_bytes, steps)
     if model_bytes and counts.shape.ranks > 1:
         yield gradients(counts.shape, model_bytes, steps)
@@ -141,10 +141,15 @@ def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[
 def features(
     shape: GridShape, inputs: FloatArray, wire: WireWidths, feature_bytes: int, steps: int
 ) -> Iterator[Exchange]:
-    """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
-    yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
-    yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
-    yield header(shape, 2 * steps)
+    """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks.
+
+    All ranks tell each other before either exchange and twice at the end of a batch that none has failed.
+    """
+    exchanges = 2 if shape.num_blocks > 1 else 0
+    if exchanges:
+        yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
+        yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
+    yield stages_header(shape, (exchanges + 2) * steps)
 
 
 def _per_step(exchange: Exchange, steps: int) -> Exchange:
