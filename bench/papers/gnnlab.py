@@ -44,7 +44,7 @@ PAPER = Paper(
         ),
         Figure(
             title="Accuracy against the bound on staleness",
-            text="With as many epochs a bound of 0 has the accuracy of steps that all ranks take together (in turn), and "
+            text="With as many epochs a bound of 0 has the accuracy of steps that ranks take together (in turn), and "
             "some points are lost from 4 on. The paper trains until it converges, in more updates (its figure 16).",
             case="pipelines",
             parameters={"sampler_ranks": (1,), "staleness": (0, 1, 4, 16), "random_seed": (0, 1, 2), "epochs": (8,)},
