@@ -93,12 +93,8 @@ CASE = Case(
         _side("in-degree", "in-degree"),
         _side("AliGraph", "aligraph"),
         _side("random", "random"),
-        Side("posterior, looking ahead", lookahead, {"score": "posterior"}),
+        Side("looking ahead, posterior", lookahead, {"score": "posterior"}),
     ),
-    plots=(
-        Plot("hits", x="share", kind="line", facet="fanouts", title="hits over the share of the rows that are kept"),
-        Plot("hits", x="trial_epochs", kind="line", facet="share", title="hits over trial epochs"),
-        Plot("hits", x="fanouts", title="hits over depth and fanout"),
-    ),
+    plots=(Plot("hits", x="share", color=("side", "trial_epochs"), kind="line", facet="fanouts", title="hits"),),
     exact=True,
 )

@@ -97,8 +97,8 @@ CASE = Case(
     ),
     baselines=("best-copies",),
     plots=(
-        Plot("mean", x="alpha", kind="line", facet="devices", title="mean cost by alpha"),
-        Plot("largest", x="alpha", kind="line", facet="devices", title="cost of the device that pays most"),
+        Plot("mean", x="alpha", color=("side", "share"), kind="line", facet="devices", title="mean cost"),
+        Plot("largest", x="alpha", color=("side", "share"), kind="line", facet="devices", title="cost of the largest"),
     ),
     exact=True,
 )

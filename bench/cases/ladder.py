@@ -24,12 +24,12 @@ def plain(inputs: Inputs) -> Work:
 
 
 def cache(inputs: Inputs) -> Work:
-    """A share of the rows is cached, those of the highest out-degree, but for rows that are here anyway."""
+    """A share of the rows is cached, those of the highest scores, but for rows that are here anyway."""
     from ..trainer import Epochs, placed_on
 
     inputs = _recorded(inputs)
     placed = placed_on(inputs.comm, inputs)
-    scores = _degrees(inputs, placed.seeds)
+    scores = _scores(inputs, placed.seeds)
     if hasattr(placed.features, "block_vertices"):
         scores[placed.features.block_vertices()] = 0.0
     budget = int(inputs["share"] * inputs.x.nbytes)
@@ -52,8 +52,8 @@ def _recorded(inputs: Inputs) -> Inputs:
     return replace(inputs, comm=Recorder(comm_of(inputs)))
 
 
-def _degrees(inputs: Inputs, seeds: Any) -> Any:
-    return score("out-degree", graph_of(inputs), seeds, sampler_of(inputs), inputs["batch_size"]).copy()
+def _scores(inputs: Inputs, seeds: Any) -> Any:
+    return score(inputs["score"], graph_of(inputs), seeds, sampler_of(inputs), inputs["batch_size"]).copy()
 
 
 CASE = Case(
@@ -75,7 +75,8 @@ CASE = Case(
     quick={"graph": ("rmat:13,16",), "batches": (8,), "batch_size": (64,), "bulk_size": (4,)},
     sides=(
         Side("plain", plain),
-        Side("cache", cache),
+        Side("cache", cache, {"score": "out-degree"}),
+        Side("cache by AliGraph's ratio", cache, {"score": "aligraph"}),
         Side("parts", parts),
         Side("parts, overlap", parts, {"prefetch": 1}),
     ),

@@ -43,7 +43,7 @@ def is_cell(cell: Values) -> bool:
 
 CASE = Case(
     about="Training by every pipeline on ranks: ms of an epoch, stages of the slowest rank, accuracy in the end.",
-    claim="Pipelines change when things are done and no sample; staleness up to a bound costs no accuracy.",
+    claim="Pipelines change when things are done and no sample; asynchronous steps cost accuracy by their staleness.",
     parameters={
         "graph": ("planted:20000",),
         "thread_ranks": (4,),
@@ -68,7 +68,11 @@ CASE = Case(
     baselines=("in turn",),
     plots=(
         Plot("ms", x=("ranks", "thread_ranks", "sampler_ranks"), title="ms of an epoch"),
-        Plot(("sampling_ms", "features_ms", "training_ms", "waiting_ms"), x="side", title="stages of the slowest rank"),
+        Plot(
+            ("sampling_ms", "features_ms", "training_ms", "waiting_ms"),
+            x=("ranks", "thread_ranks", "sampler_ranks", "side"),
+            title="stages of the slowest rank",
+        ),
         Plot("accuracy", x="staleness", kind="line", facet="random_seed", title="accuracy by staleness"),
     ),
     ranks=True,

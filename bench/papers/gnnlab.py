@@ -32,6 +32,25 @@ PAPER = Paper(
             text="A factored system gives some ranks the graph and the others the cache. In the paper it gains by the "
             "memory of the GPU that it frees; ranks that are processes of one machine share its cores and gain less.",
             case="pipelines",
+            sides=("in turn", "overlap", "factored"),
+            plots=(
+                Plot("ms", x="sampler_ranks", title="ms of an epoch by ranks that sample, of four"),
+                Plot(
+                    ("sampling_ms", "features_ms", "training_ms", "waiting_ms"),
+                    x=("sampler_ranks", "side"),
+                    title="stages of the slowest rank",
+                ),
+            ),
+        ),
+        Figure(
+            title="Accuracy against the bound on staleness",
+            text="With as many epochs a bound of 0 has the accuracy of steps that ranks take together (in turn), and "
+            "some points are lost from 4 on. The paper trains until it converges, in more updates (its figure 16).",
+            case="pipelines",
+            parameters={"sampler_ranks": (1,), "staleness": (0, 1, 4, 16), "random_seed": (0, 1, 2), "epochs": (8,)},
+            quick={"staleness": (0, 4), "random_seed": (0,)},
+            sides=("in turn", "factored, asynchronous"),
+            plots=(Plot("accuracy", x="staleness", kind="line", facet="random_seed", title="accuracy over staleness"),),
         ),
     ),
 )

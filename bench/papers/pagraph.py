@@ -41,10 +41,9 @@ PAPER = Paper(
             case="partitions",
         ),
         Figure(
-            title="Figures 15, 16 and 18: the ladder",
-            text="Features of other ranks fetched batch by batch, a cache of the highest out-degree, parts of "
-            "one's own, "
-            "and stages side by side. Ranks are processes of one machine.",
+            title="Figures 14, 15, 16 and 18: the ladder",
+            text="Features of other ranks fetched batch by batch, a cache of the highest out-degree or of AliGraph's "
+            "ratio, parts of one's own, and stages side by side. Ranks are processes of one machine.",
             case="ladder",
             ranks=(1, 2, 4),
         ),

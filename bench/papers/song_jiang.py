@@ -14,10 +14,6 @@ PAPER = Paper(
             "largest (min-max). The algorithm as printed is near the best copies; where alpha >= 1 replication "
             "is best.",
             case="copies",
-            plots=(
-                Plot("mean", x="alpha", kind="line", facet="devices", title="mean cost by alpha"),
-                Plot("largest", x="alpha", kind="line", facet="devices", title="cost of the device that pays most"),
-            ),
         ),
         Figure(
             title="Preprocessing",
