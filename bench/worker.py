@@ -50,9 +50,9 @@ class Worker:
             done: Message = getattr(self, f"_{command.pop('do')}")(**command)
             return done
         except ImportError as error:
-            return {"missing": f"{type(error).__name__}: {error}"}
+            return {"missing": _words(error)}
         except Exception as error:  # whatever a peer raises
-            return {"error": f"{type(error).__name__}: {error}"}
+            return {"error": _words(error)}
 
     def _prepare(self, name: str, task: str, store: str, values: Message) -> Message:
         inputs = importlib.import_module(f"{self._package}.inputs").Inputs(Path(store), values)
@@ -89,8 +89,13 @@ def hello(packages: list[str]) -> Message:
     try:
         versions = {name: getattr(importlib.import_module(name), "__version__", "") for name in packages}
     except Exception as error:  # a broken installation raises anything
-        return {"missing": f"{type(error).__name__}: {error}"}
+        return {"missing": _words(error)}
     return {"versions": {"python": ".".join(map(str, sys.version_info[:3])), **versions}}
+
+
+def _words(error: Exception) -> str:
+    """Its type and last line: that of another process comes with a trace."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no words').splitlines()[-1]}"
 
 
 def serve(packages: list[str], commands: TextIO, answers: TextIO) -> None:
