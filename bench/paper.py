@@ -90,7 +90,9 @@ def run_paper(
 
 def _options(figure: Figure, *, quick: bool, graph: tuple[str, ...], **how: Any) -> Iterator[str]:
     """Those of the case's command."""
-    given = {**figure.parameters, **(figure.quick if quick else {}), **({"graph": graph} if graph else {})}
+    given = {**figure.parameters, **(figure.quick if quick else {})}
+    if graph and "graph" not in figure.parameters:  # what is trained to an accuracy has a graph of its own
+        given["graph"] = graph
     for name, values in given.items():
         flag = f"--{name.replace('_', '-')}"
         for word in map(str, values) if isinstance(values[0], str) else [",".join(map(str, values))]:

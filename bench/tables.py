@@ -77,7 +77,7 @@ def _times(side: Line) -> dict[str, float]:
 
 
 def _ratios(side: Line, base: Line | None) -> dict[str, float]:
-    if base is None or base is side:
+    if base is None or base is side or not any(side["seconds"]):
         return {}
     ratios = [mine / theirs for mine, theirs in zip(per_batch(side), per_batch(base), strict=False)]
     return dict(zip(RATIOS, (statistics.median(ratios), min(ratios), max(ratios)), strict=True))

@@ -47,8 +47,14 @@ PAPER = Paper(
             text="With as many epochs a bound of 0 has the accuracy of steps that ranks take together (in turn), and "
             "some points are lost from 4 on. The paper trains until it converges, in more updates (its figure 16).",
             case="pipelines",
-            parameters={"sampler_ranks": (1,), "staleness": (0, 1, 4, 16), "random_seed": (0, 1, 2), "epochs": (8,)},
-            quick={"staleness": (0, 4), "random_seed": (0,)},
+            parameters={
+                "graph": ("planted:20000",),
+                "sampler_ranks": (1,),
+                "staleness": (0, 1, 4, 16),
+                "random_seed": (0, 1, 2),
+                "epochs": (8,),
+            },
+            quick={"graph": ("planted:3000",), "staleness": (0, 4), "random_seed": (0,), "epochs": (2,)},
             sides=("in turn", "factored, asynchronous"),
             plots=(Plot("accuracy", x="staleness", kind="line", facet="random_seed", title="accuracy over staleness"),),
         ),

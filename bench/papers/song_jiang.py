@@ -29,6 +29,8 @@ PAPER = Paper(
             "biased, which "
             "importance weights take back.",
             case="locality",
+            parameters={"graph": ("planted:20000",)},
+            quick={"graph": ("planted:3000",)},
         ),
     ),
 )

@@ -30,7 +30,7 @@ def _epoch(figure: str, sampler: str, placement: str, text: str, **more: tuple) 
         title=f"{figure}: a step by phase, {name}, graph {placement}",
         text=text,
         case="epoch",
-        parameters={**shared, "batches": (48,), "batch_size": (batch_size,), "hidden": (256,), **more},
+        parameters={**shared, "batches": (16,), "batch_size": (batch_size,), "hidden": (256,), **more},
         quick=_SMALL,
         ranks=_RANKS,
         sides=_IN_TURN,
