@@ -32,6 +32,8 @@ PAPER = Paper(
             text="A factored system gives some ranks the graph and the others the cache. In the paper it gains by the "
             "memory of the GPU that it frees; ranks that are processes of one machine share its cores and gain less.",
             case="pipelines",
+            parameters={"graph": ("planted:20000",)},
+            quick={"graph": ("planted:3000",)},
             sides=("in turn", "overlap", "factored"),
             plots=(
                 Plot("ms", x="sampler_ranks", title="ms of an epoch by ranks that sample, of four"),
