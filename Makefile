@@ -140,7 +140,7 @@ $(STAMP)/core: $(STAMP)/venv $(CORE)
 # The core is order-only: where it alone was rebuilt, there are no packages to install anew.
 $(STAMP)/demo: $(STAMP)/torch pyproject.toml | $(STAMP)/core
 	@echo '=== installing packages of the demo: about a minute'
-	$(EDITABLE) ".[pyg,data,plot]"
+	$(EDITABLE) ".[pyg,data,plot,convert]"
 	@touch $@
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml | $(STAMP)/core

@@ -22,6 +22,7 @@ from spsample.cli.screen import (
     write_facts,
 )
 from spsample.common.options import Option, at_least
+from spsample.common.units import count
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, RandomSeed, Seeds
@@ -140,8 +141,9 @@ def _show(report: CacheReport, sentences: list[str]) -> None:
     print_line("")
     unit = unit_for([report.bytes_per_epoch])
     share = report.rows_per_batch / report.num_nodes
+    batches = count(report.num_batches, "batch", "batches")
     print_sentence(
-        f"{report.num_batches:,} batches an epoch, {report.rows_per_batch:,.0f} rows a batch: {share:.1%} of"
+        f"{batches} an epoch, {report.rows_per_batch:,.0f} rows a batch: {share:.1%} of"
         f" {report.num_nodes:,}. Without a cache {bytes_column([report.bytes_per_epoch], unit)[0]} {unit} an epoch."
         " A row is the features of a vertex."
     )
@@ -155,14 +157,15 @@ def _show(report: CacheReport, sentences: list[str]) -> None:
 
 
 def _show_hits(report: CacheReport) -> None:
+    needed = count(report.bulk_size, "batch needs", "batches need")
     print_sentence(
         "A row is hit where it is in the cache, which has room for a share of all rows. Which rows it keeps is chosen"
-        f" by a score, and they stay; lookahead keeps those that the next {report.bulk_size} batches need."
+        f" by a score, and they stay; lookahead keeps those that the next {needed}."
     )
     budgets = sorted({one.budget for one in report.hits})
     shown = table("Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets))
     for name, how in dict.fromkeys((one.score, one.replacement) for one in report.hits):
-        known = f", lookahead over {report.bulk_size} batches" if how == "lookahead" else ""
+        known = f", lookahead over {count(report.bulk_size, 'batch', 'batches')}" if how == "lookahead" else ""
         shown.add_row(f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets))
     print_table(shown)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spsample.cli.ranks import integers_of
-from spsample.cli.screen import bytes_column, count, print_line, print_sentence, print_table, table, unit_for
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.common.options import Option
+from spsample.common.units import count, format_bytes
 from spsample.errors import InputError
 from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 
@@ -269,7 +270,7 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
         _show_cooperation(facts["cooperation"])
     best = plan.recommended  # raises where none fits, which is the last word then
     print_line(
-        f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
+        f"take c = {best.shape.replication} and bulks of {count(best.bulk_size, 'minibatch', 'minibatches')}: "
         f"{_seconds(best.seconds)} of {plan.timed} an epoch"
     )
     if facts["train"] is not None:
@@ -277,18 +278,18 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
 
 
 def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
-    from spsample.common.units import format_bytes
-
     cluster = plan.cluster
     scaled = f", each standing for 1/{facts['pilot_scale']:.0f} of one" if facts["pilot_scale"] != 1 else ""
+    batches = count(facts["num_batches"], "minibatch", "minibatches")
+    pilots = count(facts["pilot_batches"], "pilot batch", "pilot batches")
     nodes = count(-(-cluster.ranks // cluster.ranks_per_node), "node", "nodes")
     return [
         f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, "
         f"{facts['feature_bytes']:,} bytes of features per vertex",
-        f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
-        f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
+        f"{batches} of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
+        f"{count(cluster.ranks, 'rank', 'ranks')} of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
         f"network {cluster.network.name}, algorithm {plan.job.algorithm}",
-        f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of {plan.timed} alone",
+        f"predicted from {pilots}{scaled}; times are those of {plan.timed} alone",
     ]
 
 
@@ -334,8 +335,6 @@ def _show_phases(plan: ClusterPlan) -> None:
 
 def _show_cooperation(facts: dict[str, Any]) -> None:
     """Print a rank's part of a step, with batches of its own and with cooperative ones, and what to take."""
-    from spsample.common.units import format_bytes
-
     print_sentence(
         f"Cooperative batches, owners by {facts['owners']}: a rank's part of a step of {facts['step_seeds']:,} seeds, "
         f"mean of the ranks, from {facts['pilot_steps']} pilot steps. Gradients of the parameters are the same in both."

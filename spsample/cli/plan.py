@@ -18,7 +18,6 @@ from spsample.cli import cluster, sampling
 from spsample.cli.options import AsJson, overridden, refuse_given, with_options
 from spsample.cli.screen import (
     bytes_column,
-    count,
     print_json,
     print_line,
     print_sentence,
@@ -28,6 +27,7 @@ from spsample.cli.screen import (
     write_facts,
 )
 from spsample.common.options import settings_of
+from spsample.common.units import count
 from spsample.errors import InputError
 from spsample.settings.sampling import MEMORY_BUDGET, Prefetch
 
@@ -166,10 +166,8 @@ def _facts(bulk_plan: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
 def _show(facts: dict[str, Any]) -> None:
     from spsample.common.units import format_bytes
 
-    print_line(
-        f"{facts['source']}: {facts['num_batches']:,} minibatches of at most {facts['batch_size']:,} seeds, "
-        f"{facts['sampler']}"
-    )
+    batches = count(facts["num_batches"], "minibatch", "minibatches")
+    print_line(f"{facts['source']}: {batches} of at most {facts['batch_size']:,} seeds, {facts['sampler']}")
     print_line(
         f"a batch takes {format_bytes(facts['bytes_per_batch'])}, beside the {format_bytes(facts['fixed_bytes'])} "
         "that any number of them takes"
@@ -186,8 +184,7 @@ def _show(facts: dict[str, Any]) -> None:
         shown.add_row(f"{k:,}", peak)
     print_table(shown)
     largest, taken = facts["largest_bulk_size"], facts["loader_bulk_size"]
-    print_line(
-        f"largest bulk within {format_bytes(facts['memory_budget'])}: {largest:,} batches; a loader takes {taken:,}"
-    )
+    fits = count(largest, "batch", "batches")
+    print_line(f"largest bulk within {format_bytes(facts['memory_budget'])}: {fits}; a loader takes {taken:,}")
     if taken < largest:
         print_sentence("A loader samples ahead: it holds several bulks, each of an eighth of an epoch at most.")

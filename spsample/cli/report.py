@@ -8,7 +8,6 @@ import numpy as np
 
 from spsample.cli.screen import (
     bytes_column,
-    count,
     print_line,
     print_sentence,
     print_table,
@@ -16,7 +15,7 @@ from spsample.cli.screen import (
     unit_for,
 )
 from spsample.common.threads import get_num_threads
-from spsample.common.units import format_bytes
+from spsample.common.units import count, format_bytes
 from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 from spsample.timeline import stage_times

@@ -17,6 +17,7 @@ from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work
 from spsample.cli.screen import print_json, print_message
 from spsample.common.options import Option
+from spsample.common.units import count
 from spsample.errors import InputError
 from spsample.settings.sampling import RandomSeed
 
@@ -84,7 +85,8 @@ def sample(
     if as_json:
         print_json({"folder": str(output), "batches": len(loader), "found": found, "written": paths})
     else:
-        print(f"{output}: {len(loader):,} minibatches; {found:,} were there, {len(paths):,} files written")
+        sampled, written = count(len(loader), "minibatch", "minibatches"), count(len(paths), "file", "files")
+        print(f"{output}: {sampled}; {found:,} {'was' if found == 1 else 'were'} there, {written} written")
 
 
 sample.__doc__ = f"{getdoc(sample)}\n{_EXAMPLES}"

@@ -26,7 +26,6 @@ from spsample.store.folder import system_errors
 __all__ = [
     "bytes_column",
     "console",
-    "count",
     "has_bars",
     "print_json",
     "print_line",
@@ -102,17 +101,6 @@ def print_table(shown: Table) -> None:
     screen = console()
     needed = Measurement.get(screen, screen.options.update(max_width=_WIDEST), shown).maximum
     console(width=max(screen.width, needed)).print(shown, "", sep="\n")
-
-
-def count(number: int, one: str, many: str) -> str:
-    """A number and what is counted.
-
-    Examples
-    --------
-    >>> count(1, "batch", "batches"), count(2000, "batch", "batches")
-    ('1 batch', '2,000 batches')
-    """
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def unit_for(sizes: Iterable[float]) -> str:

@@ -297,7 +297,8 @@ def _require_resolved(host: str) -> None:
         raise InputError(
             argument="MASTER_ADDR",
             given=f"{host!r}, which {socket.gethostname()} cannot resolve",
-            expected="a name or address of rank 0's machine that all ranks' machines know (getent hosts NAME)",
+            expected="a name that all ranks' machines know (getent hosts NAME), or an address",
+            hint="Set it to an address of the first node, where rank 0 is.",
         ) from None
 
 

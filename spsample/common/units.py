@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory, and numbers of things, as people write them."""
 
 from __future__ import annotations
 
@@ -53,3 +53,14 @@ def format_bytes(size: float) -> str:
         if abs(size) >= factor:
             return f"{size / factor:.2f} {unit}"
     return f"{size:.0f} B"
+
+
+def count(number: int, one: str, many: str) -> str:
+    """Return a number and what is counted.
+
+    Examples
+    --------
+    >>> count(1, "batch", "batches"), count(2000, "batch", "batches")
+    ('1 batch', '2,000 batches')
+    """
+    return f"{number:,} {one if number == 1 else many}"

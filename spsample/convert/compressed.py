@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ __all__ = [
     "inner_suffix",
     "open_bytes",
     "require_file",
+    "require_utf8",
+    "utf8_blocks",
 ]
 
 COMPRESSED = (".gz", ".zst", ".zstd")
@@ -94,6 +96,38 @@ def require_file(path: Path) -> None:
     if not os.path.isfile(path):  # of any name, where Path.is_file raises for one that is too long
         what = "a folder" if os.path.isdir(path) else "no file there"
         raise DataError(argument=str(path), given=what, expected="a file to convert")
+
+
+def require_utf8(path: Path, text: bytes, first_line: int = 1) -> None:
+    """Refuse text that is no UTF-8; its beginning is in line `first_line` of the file.
+
+    Raises
+    ------
+    DataError
+        It names the line.
+    """
+    try:
+        if not text.isascii():
+            text.decode()
+    except UnicodeDecodeError as error:
+        begin = text.rfind(b"\n", 0, error.start) + 1
+        line = text[begin:].partition(b"\n")[0].decode("utf-8", "replace").strip()
+        number = first_line + text.count(b"\n", 0, begin)
+        raise DataError(
+            argument=str(path),
+            given=f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8",
+            expected="text in UTF-8",
+            hint="Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW",
+        ) from None
+
+
+def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the blocks of whole lines of a file, each checked by `require_utf8`."""
+    line = 1
+    for text in blocks:
+        require_utf8(path, text, line)
+        line += text.count(b"\n")
+        yield text
 
 
 @contextmanager

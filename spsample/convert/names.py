@@ -47,7 +47,7 @@ def vertex_name(value: bytes | str) -> str:
     >>> vertex_name(b" New York\t"), vertex_name("\u00a0x")
     ('New York', '\xa0x')
     """
-    text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    text = value.decode() if isinstance(value, bytes) else value
     return text.strip(_BLANKS)
 
 
@@ -62,7 +62,7 @@ def column_names(argument: str, name: str, column: Any) -> list[str]:
     Raises
     ------
     DataError
-        If the column is of another type; it names `argument` and the column's `name`.
+        If the column is of another type, or a name is no UTF-8; it names `argument` and the column's `name`.
     """
     from pyarrow.types import is_dictionary, is_integer
 
@@ -74,7 +74,11 @@ def column_names(argument: str, name: str, column: Any) -> list[str]:
     if "string" in kind:
         column = column.cast(kind.replace("string", "binary"))  # which need not be UTF-8
     values = column.to_pylist()
-    return ["" if value is None else vertex_name(value if is_text(kind) else str(value)) for value in values]
+    try:
+        return ["" if value is None else vertex_name(value if is_text(kind) else str(value)) for value in values]
+    except UnicodeDecodeError as error:
+        given = f"{error.object!r} in column {name}, which is no UTF-8"
+        raise DataError(argument=argument, given=given, expected="names in UTF-8") from None
 
 
 class VertexNames:
@@ -135,16 +139,12 @@ class VertexNames:
     def write(self, writer: StoreWriter) -> None:
         """Write ``names_ptr`` and ``names_data`` (UTF-8)."""
         count = len(self._numbers)
-        lengths = np.fromiter((len(_encoded(name)) for name in self._numbers), np.int64, count)
+        lengths = np.fromiter((len(name.encode()) for name in self._numbers), np.int64, count)
         pointers = writer.create("names_ptr", np.int64, count + 1)
         np.cumsum(lengths, out=pointers[1:])
         data = writer.create("names_data", np.uint8, int(pointers[-1]))
         for name, begin, end in zip(self._numbers, pointers[:-1].tolist(), pointers[1:].tolist(), strict=True):
-            data[begin:end] = np.frombuffer(_encoded(name), np.uint8)
-
-
-def _encoded(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
+            data[begin:end] = np.frombuffer(name.encode(), np.uint8)
 
 
 class DistinctIds:

@@ -98,11 +98,14 @@ class NodeTable:
         if len(found) == 1:
             return found[0]
         what = f"the columns {_some(found or names)}"
+        hint = f"Type --node-id COLUMN, such as --node-id {(found or names)[0]}."
+        if not found and any(_number(name) is not None for name in names):
+            hint = "The first line must name the columns, as id,age: add it. Where it does, type --node-id COLUMN."
         raise InputError(
             argument="nodes" if given is None else "node_id",
             given=f"{'' if given is None else repr(given) + ' with '}{what} in {self.path}",
             expected="to be told which column has the ids of the vertices",
-            hint=f"Type --node-id COLUMN, such as --node-id {(found or names)[0]}.",
+            hint=hint,
         )
 
     def _column(self, option: str, words: Sequence[str], options: ConvertOptions) -> str | None:
@@ -227,8 +230,10 @@ class NodeTable:
             rows = (np.flatnonzero(self.vertices == twice)[:2] + 1).tolist()
             given = f"the id {self._name({twice})[0]!r} in the rows {rows[0]} and {rows[1]}"
             raise self._refusal(given, "one row for each vertex")
+        first = np.setdiff1d(np.arange(min(num_nodes, len(self.vertices) + _FEW)), self.vertices)  # without a row
         if len(self._edgeless) == len(self.vertices):
-            given = f"{len(self.vertices)} ids, of which none has an edge"
+            examples = f"the table has {self._example(self.vertices)}, the graph {self._example(first)}"
+            given = f"{len(self.vertices)} ids, of which none has an edge: {examples}"
             hint = "Compare how ids are written in both: 007 is not 7 with --string-ids."
             raise self._refusal(given, "ids of the edges", hint)
         if len(self._edgeless):
@@ -236,12 +241,16 @@ class NodeTable:
             self.notes.append(f"vertices of {self.path} without an edge: {some}")
         missing = num_nodes - len(self.vertices)
         if missing:
-            first = np.setdiff1d(np.arange(min(num_nodes, len(self.vertices) + _FEW)), self.vertices)
             given = f"no row for vertices of the graph: {self._some_of(first, missing)}"
             if self.features or self._by_row:
                 hint = "Add their rows: a vertex without features is not guessed at."
-                raise self._refusal(given, "a row for each vertex, as there are features", hint)
+                expected = "a row for each vertex, as there are features"
+                raise self._refusal(f"{given}, while the table has {self._example(self.vertices)}", expected, hint)
             self.notes.append(f"{self.path} has {given}; they have no label and are in no split")
+
+    def _example(self, vertices: NDArray[np.int64]) -> str:
+        """How the first of some vertices is written."""
+        return repr(self._name({int(vertices[0])})[0]) if len(vertices) else "none"
 
     def _some_of(self, vertices: NDArray[np.int64], count: int) -> str:
         names = ", ".join(repr(name) for name in self._name(set(vertices[:_FEW].tolist())))

@@ -64,7 +64,8 @@ def check_different(path: Path, names: Sequence[str]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         given = f"{names.count(twice)} columns named {twice!r} in {path}"
-        raise InputError(argument="columns", given=given, expected="columns of different names")
+        hint = "The first line of a text must name the columns."
+        raise InputError(argument="columns", given=given, expected="columns of different names", hint=hint)
 
 
 def numeric_columns(names: Sequence[str], types: Sequence[Any]) -> frozenset[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.columns import EdgeColumns, edge_columns, is_column_number, is_index_name, named_ends
-from spsample.convert.compressed import ORDER_MARK, binary_form, open_bytes
+from spsample.convert.compressed import ORDER_MARK, binary_form, open_bytes, require_utf8, utf8_blocks
 from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
@@ -66,6 +66,8 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     if fields is None:
         raise _bad_quotes(str(path), number + 1, lines[0])
     header = _has_header(path, [row for row in rows[:2] if row], options)
+    if header:
+        require_utf8(path, lines[0], number + 1)
     names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
     counts = not header and _counts(rows, options)
     columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
@@ -356,7 +358,8 @@ class NamedTextEdges(TextEdges):
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""
-        for text in blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped):
+        pieces = blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped)
+        for text in utf8_blocks(self._path, pieces):
             yield partial(given_chunk, self._parse(text))
 
     def _parse(self, text: bytes) -> EdgeChunk:

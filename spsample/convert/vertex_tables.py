@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.compressed import ORDER_MARK, binary_form, inner_suffix, open_bytes
+from spsample.convert.compressed import ORDER_MARK, binary_form, inner_suffix, open_bytes, utf8_blocks
 from spsample.convert.resources import core
 from spsample.convert.tables import PARQUET, ParquetTable, check_different, numeric_columns
 from spsample.errors import DataError, require_module
@@ -27,6 +27,7 @@ _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", re.S
 )
 _ROW = re.compile(r"Row #(\d+)")
+_FILL_IN = "A missing feature needs a value, such as its column's mean; or leave the column out by --features OTHERS."
 
 VertexTable: TypeAlias = "CsvTable | ParquetTable"
 
@@ -88,7 +89,8 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
             row, place = divmod(int(np.argmin(finite)), len(columns))
             value = batch.column(columns[place])[row].as_py()
             given = f"{'no value' if value is None else value} in column {columns[place]} of row {first + row + 1}"
-            raise DataError(argument=str(table.path), given=given, expected="finite numbers of 32 bits, as features")
+            expected, hint = "finite numbers of 32 bits, as features", _FILL_IN if np.isnan(values[row, place]) else ""
+            raise DataError(argument=str(table.path), given=given, expected=expected, hint=hint)
         first += len(narrow)
         if first > rows:
             break
@@ -115,7 +117,7 @@ class CsvTable:
     @classmethod
     def with_header(cls, path: Path) -> CsvTable:
         """Take names, and which columns are numbers, of the first rows."""
-        first = next(_blocks(path), b"")
+        first = next(utf8_blocks(path, _blocks(path)), b"")
         table = cls(path, (), _delimiter(path, _first_row(first)), header=True)
         with _errors(path, (), -1):
             rows = table._parsed(first, None, None)
@@ -143,7 +145,7 @@ class CsvTable:
         flags = self._flags if "number" in columns.values() else frozenset()
         types = {name: pa.bool_() if name in flags else kinds[kind] for name, kind in columns.items()}
         rows, skip = 0, self._header
-        for block in _blocks(self.path):
+        for block in utf8_blocks(self.path, _blocks(self.path)):
             with _errors(self.path, self.names, rows - skip):
                 table = self._parsed(block, self.names, types, skip=skip)
             yield from table.to_batches()
@@ -252,7 +254,8 @@ def _errors(path: Path, names: Sequence[str], rows: int) -> Iterator[None]:
         if bad is None:
             text = _ROW.sub(lambda match: f"row {int(match[1]) + rows}", str(error))
             raise DataError(argument=str(path), given=f"an unreadable file ({text})", expected="a table") from error
-        hint = "Ids that are names need --string-ids." if bad[3] == "int64" else ""
+        hint = "" if bad[4] else _FILL_IN
+        hint = "Ids that are names need --string-ids." if bad[3] == "int64" else hint
         row = "" if bad[2] is None else f" of row {int(bad[2]) + rows}"
         given = f"{bad[4]!r} in column {names[int(bad[1])]}{row}"
         raise DataError(argument=str(path), given=given, expected="a number in each row", hint=hint) from error

@@ -115,7 +115,8 @@ class Dataset:
             expected=expected,
             hint=(
                 "The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
-                " convert ... --features x.npy --labels y.npy --splits splits.npz"
+                " convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by"
+                " --nodes people.csv"
             ),
         )
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from traceback import clear_frames
 
 from spsample.common.memory import available_memory, most_memory
-from spsample.common.units import format_bytes
+from spsample.common.units import count, format_bytes
 from spsample.errors import CapacityError
 from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
@@ -78,9 +78,10 @@ def _beyond_memory(call: SamplingCall | Workload, plan: BulkPlan) -> CapacityErr
     """The error of a call that does not fit: how many of its batches do, fewer than it has."""
     named = replace(plan, memory_budget=int(NAMED_SHARE * plan.memory_budget)).largest(plan.num_batches)
     peak = format_bytes(plan.peak(plan.num_batches))
+    batches = count(plan.num_batches, "batch", "batches")
     return CapacityError(
         argument="seeds",
-        given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {call.sampler!r}, which take {peak}",
+        given=f"{batches} of up to {plan.batch_size} seeds for {call.sampler!r}, which take {peak}",
         expected=f"at most {min(named, plan.num_batches - 1)} of these batches within the "
         f"{format_bytes(plan.memory_budget)} that are available",
         hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
@@ -171,7 +172,7 @@ def _counts_within(pilots: Workload, available: int) -> BulkCounts:
     except TooManyEntriesError:
         raise CapacityError(
             argument="batch_size",
-            given=f"{pilots.num_batches} batches of up to {pilots.batch_size} seeds, "
+            given=f"{count(pilots.num_batches, 'batch', 'batches')} of up to {pilots.batch_size} seeds, "
             f"with more than {most} sampled edges",
             expected=f"batches that fit in the {format_bytes(available)} that are available",
             hint="Use smaller batches, fanouts or layer sizes.",

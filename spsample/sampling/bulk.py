@@ -15,6 +15,7 @@ from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.arrays import distinct_bytes
 from spsample.common.lazily import lazily
+from spsample.common.units import count
 from spsample.errors import InputError
 from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
@@ -340,7 +341,7 @@ class BulkSample:
         return sum(layer.entry_ranges.total for layer in layers)
 
     def __repr__(self) -> str:
-        return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
+        return f"BulkSample({count(len(self), 'minibatch', 'minibatches')}, {self.num_edges} edges, {self.sampler!r})"
 
 
 def empty_minibatch(like: BulkSample, batch_id: int) -> MiniBatch:

@@ -15,6 +15,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_int
+from spsample.common.units import count
 from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import require_sampler
 from spsample.sampling.bulk import BulkSample
@@ -164,9 +165,10 @@ class SamplingCall:
         return bulk.take(np.searchsorted(self.graph.sampled_batches(self.num_batches), local))
 
     def _no_memory(self) -> CapacityError:
+        batches = count(self.num_batches, "batch", "batches")
         return CapacityError(
             argument="seeds",
-            given=f"{self.num_batches} batches of up to {self.batch_size} seeds for {self.sampler!r}",
+            given=f"{batches} of up to {self.batch_size} seeds for {self.sampler!r}",
             expected="a bulk that fits in memory",
             hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
         )

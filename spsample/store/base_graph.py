@@ -19,6 +19,9 @@ from spsample.sparse.operand import GraphOperand, Weighting
 
 __all__ = ["BaseGraph", "require_graph"]
 
+_CONSTRUCTORS = "Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices)"
+_ADAPTERS = {"dgl": "Graph.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
+"""What makes a graph of another library's, by its package."""
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -208,11 +211,13 @@ def require_graph(graph: Any) -> None:
     spsample.errors.DTypeError: graph: got an object of type list; expected an spsample.Graph. Make one by ...
     """
     if not isinstance(graph, BaseGraph):
+        packages = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
+        known = [_ADAPTERS[name] for name in packages & _ADAPTERS.keys()]
         raise DTypeError(
             argument="graph",
             given=f"an object of type {type(graph).__name__}",
             expected="an spsample.Graph",
-            hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
+            hint=f"Make one by {(known or [_CONSTRUCTORS])[0]}.",
         )
 
 

@@ -61,11 +61,15 @@ def from_edges(
     num_nodes: int | None,
     edge_weight: Any,
     names: tuple[str, str] = ("edge_index", "edge_weight"),
+    count: str = "num_nodes={} was given.",
 ) -> GraphArrays:
-    """Sort and check a list of edges in PyG's convention; `names` are what errors call edges and weights."""
+    """Sort and check a list of edges in PyG's convention.
+
+    `names` are what errors call edges and weights; `count` says where the number of vertices comes from.
+    """
     edges = validation.as_edge_index(names[0], edge_index)
     n = _num_nodes(edges, num_nodes)
-    hint = "" if num_nodes is None else f"num_nodes={n} was given."
+    hint = "" if num_nodes is None else count.format(n)
     validation.check_ids(names[0], edges, n, hint)
     weights = None
     if edge_weight is not None:

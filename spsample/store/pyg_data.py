@@ -28,7 +28,7 @@ def graph_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
         _refuse_merged(data, edges.shape[1])
     weights = None if weight_attr is None else _weights(data, weight_attr)
     names = (f"data.{name}", f"data.{weight_attr}")
-    return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names)
+    return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names, _COUNT)
 
 
 def host_array(held: Any) -> NDArray[Any]:
@@ -61,6 +61,7 @@ def _edges_of(data: Any) -> tuple[str, NDArray[Any]]:
     return "edge_index", host_array(edge_index)
 
 
+_COUNT = "data.num_nodes is {}. Where it is not set, PyG takes it from the rows of x, or of what else there is."
 _HINT_TYPED = "Graphs have one type of vertices and edges: data.to_homogeneous() makes one of all types."
 
 

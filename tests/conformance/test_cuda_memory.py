@@ -220,5 +220,5 @@ def test_memory_that_runs_out_once_for_one_batch(emulated, graph, monkeypatch):
         return empty(shape, dtype)
 
     monkeypatch.setattr(emulated, "empty", empty_later)
-    with pytest.raises(CapacityError, match=r"got 1 batches .* a bulk that fits in memory"):
+    with pytest.raises(CapacityError, match=r"got 1 batch .* a bulk that fits in memory"):
         sp.bulk_sample(gpu, np.arange(8), SAMPLER, batch_size=8)

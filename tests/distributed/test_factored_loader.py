@@ -132,7 +132,7 @@ def test_a_queue_of_hardly_one_bulk():
     expected = alone()[0]
     with pytest.raises(CapacityError) as raised:
         run_threads(3, lambda comm: loader_of(comm, bulk_size=1, queue_memory=1), TIMEOUT)
-    least = re.search(r"room for one bulk: ([0-9.]+ \w+) for 1 minibatches", str(raised.value))
+    least = re.search(r"room for one bulk: ([0-9.]+ \w+) for 1 minibatch", str(raised.value))
 
     def body(comm):
         loader = loader_of(comm, bulk_size=1, queue_memory=least[1].replace(" ", ""))

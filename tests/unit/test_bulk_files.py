@@ -109,6 +109,12 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert refused.exit_code == 2
 
 
+def test_one_minibatch_is_said_as_one(tmp_path: Path) -> None:
+    command = ("sample", "rmat:6,4", "-o", str(tmp_path / "bulks"), "--batch-size", "64", "--fanouts", "2")
+    assert run(*command).stdout.endswith("bulks: 1 minibatch; 0 were there, 1 file written\n")
+    assert run(*command).stdout.endswith("bulks: 1 minibatch; 1 was there, 0 files written\n")
+
+
 SAMPLE = ("sample", "rmat:10,8", "--batch-size", "32", "--fanouts", "3,2", "--bulk-size", "4")
 
 

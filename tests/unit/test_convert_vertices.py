@@ -116,15 +116,47 @@ def test_ids_of_every_type(tmp_path, kind, form):
 
 
 def test_ids_that_look_like_nothing(tmp_path):
-    """Strings are taken as they are: NA, null, nan and leading zeros are names; so are bytes that are no UTF-8."""
-    edges = b"src,dst\n007,7\nNA,null\nnan,None\n\xe9,1e3\n"
-    order = [b"7", b"None", b"nan", b"null", b"NA", b"1e3", b"007", b"\xe9"]
-    nodes = b"id,a\n" + b"".join(b"%s,%d\n" % (name, place) for place, name in enumerate(order))
-    write(tmp_path, e_csv=edges)
-    store, _ = made(tmp_path, edges.decode("latin-1").encode("latin-1"), nodes, **NAMED)
-    wanted = {name.decode("utf-8", "surrogateescape"): [place] for place, name in enumerate(order)}
+    """Strings are taken as they are: NA, null, nan and leading zeros are names."""
+    order = ["7", "None", "nan", "null", "NA", "1e3", "007", "Zo\xeb"]
+    nodes = "id,a\n" + "".join(f"{name},{place}\n" for place, name in enumerate(order))
+    store, _ = made(tmp_path, "src,dst\n007,7\nNA,null\nnan,None\nZo\xeb,1e3\n", nodes, **NAMED)
+    wanted = {name: [place] for place, name in enumerate(order)}
     assert by_name(store, "x") == wanted
     assert store.vertices.ids(list(wanted)).tolist() == [list(by_name(store, "x")).index(name) for name in wanted]
+
+
+LATIN = (
+    "which is no UTF-8; expected text in UTF-8. Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8"
+)
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "options", "place"),
+    [
+        (b"src,dst\nbob,ann\nZo\xeb,bob\n", None, NAMED, "e.csv: got 'Zo\ufffd,bob' in line 3, "),
+        (b"# of friends\n\nsrc,dst\nbob,Zo\xeb\n", None, NAMED, "e.csv: got 'bob,Zo\ufffd' in line 4, "),
+        (b"src,dst,gr\xf6\xdfe\n0,1,2\n", None, {}, "e.csv: got 'src,dst,gr\ufffd\ufffde' in line 1, "),
+        (b"src,dst\n" + b"bob,ann\n" * 9999 + b"Zo\xeb,bob", None, NAMED, "'Zo\ufffd,bob' in line 10001, "),
+        ("src,dst\nZo\xeb,ann\n", b"id,a\nann,1\nZo\xeb,2\n", NAMED, "n.csv: got 'Zo\ufffd,2' in line 3, "),
+        (BOB, b"id,gr\xf6\xdfe\nann,1\n", NAMED, "n.csv: got 'id,gr\ufffd\ufffde' in line 1, "),
+        (BOB, b"id,a,label\nann,1,x\nbob,1,\xe9\ncid,1,x", NAMED, "n.csv: got 'bob,1,\ufffd' in line 3, "),
+        (BOB, b'id,a,text\nann,1,"x\ny"\nbob,1,\xe9\n', NAMED, "n.csv: got 'bob,1,\ufffd' in line 4, "),
+    ],
+)
+def test_text_that_is_no_utf8_is_refused_by_its_line(tmp_path, monkeypatch, edges, nodes, options, place):
+    monkeypatch.setattr(vertex_tables, "_BLOCK", 12)  # in pieces of about a row
+    write(tmp_path, e_csv=edges, **({} if nodes is None else {"n_csv": nodes}))
+    chosen = ConvertOptions(nodes=None if nodes is None else tmp_path / "n.csv", **options)
+    with pytest.raises(DataError) as caught:
+        convert(tmp_path / "e.csv", tmp_path / "store", chosen, plan=PLAN)
+    assert place + LATIN in str(caught.value)
+    assert not (tmp_path / "store").exists()
+
+
+def test_integers_beside_other_text_are_read(tmp_path):
+    """Where no name is kept, nothing is lost by what is no UTF-8 in comments and in columns that are not read."""
+    write(tmp_path, e_csv=b"# \xe9\nsrc,dst,who\n0,1,Zo\xeb\n2,1,ann\n")
+    assert convert(tmp_path / "e.csv", tmp_path / "store", plan=PLAN).num_edges == 2
 
 
 @pytest.mark.parametrize("options", [NAMED, {"renumber": "sorted"}, {}], ids=["strings", "renumbered", "plain"])
@@ -170,14 +202,22 @@ def test_rows_are_whole_wherever_blocks_end(tmp_path, monkeypatch, block):
 @pytest.mark.parametrize(
     ("edges", "nodes", "options", "message"),
     [
-        (BOB, "id,a\nann,1\nbob,2\n", NAMED, "no row for vertices of the graph: 1 ('cid'); expected a row for each"),
-        (BOB, "id,a\nann,1\nbob,2\ncid,\n", NAMED, "'' in column a of row 3"),
-        (BOB, "id,a\nann,1\nbob,nan\ncid,2\n", NAMED, "in column a of row 2; expected finite"),
+        (
+            BOB,
+            "id,a\nann,1\nbob,2\n",
+            NAMED,
+            "no row for vertices of the graph: 1 ('cid'), while the table has 'ann'; expected a row for each",
+        ),
+        (BOB, "id,a\nann,1\nbob,2\ncid,\n", NAMED, "'' in column a of row 3; expected a number in each row. A missing"),
+        (BOB, "id,a\nann,1\nbob,nan\ncid,2\n", NAMED, "in column a of row 2; expected finite numbers of 32 bits"),
+        (BOB, "id,a\nann,1\nbob,nan\ncid,2\n", NAMED, "A missing feature needs a value"),
         (BOB, "id,a\nann,1\nbob,2\ncid,1e300\n", NAMED, "got 1e+300 in column a of row 3"),
         (BOB, "id,a\nann,1\nbob,2\ncid,3\nann,4\n", NAMED, "the id 'ann' in the rows 1 and 4"),
         (BOB, "id,a\nann,1\n,2\ncid,3\n", NAMED, "no id in row 2"),
-        (BOB, "id,label\nAnn,1\nBob,2\n", NAMED, "2 ids, of which none has an edge"),
-        (BOB, "id,label\n", NAMED, "0 ids, of which none has an edge"),
+        (BOB, "id,label\nAnn,1\nBob,2\n", NAMED, "none has an edge: the table has 'Ann', the graph 'bob'"),
+        (BOB, "id,label\n", NAMED, "0 ids, of which none has an edge: the table has none, the graph 'bob'"),
+        ("0,1\n2,1\n", "id,a\n105,1\n106,2\n", {}, "none has an edge: the table has 105, the graph 0"),
+        ("5,9\n", "id,a\n4,1\n", {"renumber": "sorted"}, "none has an edge: the table has 4, the graph 5"),
         (BOB, "", NAMED, "the first line ''"),
         (BOB, "id,a\nann,1\nbob,2,3\n", NAMED, "row 2: Expected 2 columns, got 3"),
         (BOB, "id,a,a\nann,1,1\n", NAMED, "2 columns named 'a'"),
@@ -192,6 +232,8 @@ def test_rows_are_whole_wherever_blocks_end(tmp_path, monkeypatch, block):
         (BOB, "id,name,a\nann,1,1\n", NAMED, "the columns id, name in"),
         (BOB, "who,a\nann,1\n", NAMED, "Type --node-id COLUMN, such as --node-id who"),
         (BOB, "ann,1\nbob,2\n", NAMED, "the columns ann, 1 in"),
+        (BOB, "ann,1\nbob,2\n", NAMED, "The first line must name the columns, as id,age: add it."),
+        (BOB, "ann,1,1\nbob,2,3\n", NAMED, "The first line of a text must name the columns."),
         (BOB, "id,y,label\nann,1,2\n", NAMED, "the columns y and label in"),
         (BOB, "id,a\nann,1\n", {**NAMED, "node_id": "who"}, "'who' with the columns id, a in"),
         (BOB, "id,a\nann,1\n", {**NAMED, "features": "b"}, "'b'; expected a file, or columns of"),
@@ -839,8 +881,8 @@ def test_names_that_are_integers_or_no_text(tmp_path):
     latin = pyarrow.Array.from_buffers(pyarrow.string(), 2, pyarrow.array([b"\xe9", b"a"]).buffers())
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"src": latin, "dst": latin}), tmp_path / "latin.parquet")
-    convert(tmp_path / "latin.parquet", tmp_path / "latin", ConvertOptions(string_ids=True), plan=PLAN)
-    assert GraphStore.open(tmp_path / "latin").vertices.names([0, 1]).tolist() == ["\udce9", "a"]
+    with pytest.raises(DataError, match=r"got b'\\xe9' in column src, which is no UTF-8; expected names in UTF-8"):
+        convert(tmp_path / "latin.parquet", tmp_path / "latin", ConvertOptions(string_ids=True), plan=PLAN)
 
 
 @pytest.mark.parametrize("column", [([1.0, 2.0],), ([[1], [2]],), ([True, False],), ([{"a": 1}, {"a": 2}],)])

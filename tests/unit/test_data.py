@@ -296,7 +296,9 @@ def test_npz_topology_only_loads_but_does_not_train(tmp_path):
     data = load_dataset(str(triangle_file(tmp_path, **missing)))
     assert data.x is None
     assert data.y.tolist() == [-1, -1, -1]
-    with pytest.raises(InputError, match=r"no features in 'triangle'.* convert \.\.\. --features x.npy .*--splits"):
+    with pytest.raises(
+        InputError, match=r"no features in 'triangle'.* convert \.\.\. --features x.npy .*--splits .*--nodes people.csv"
+    ):
         data.require_training_data()
 
 

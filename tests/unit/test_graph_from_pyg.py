@@ -168,6 +168,11 @@ def test_typed_graphs_are_refused_with_what_to_do() -> None:
         (pyg.Data(x=torch.zeros(3, 1)), {}, r"^data: got Data without edge_index; expected torch_geometric.data.Data"),
         ("cora.pt", {}, r"^data: got str without edge_index"),
         (pyg.Data(edge_index=EDGES, num_nodes=2), {}, r"^data.edge_index: got 2 at position \(0, 0\)"),
+        (
+            pyg.Data(edge_index=EDGES, x=torch.zeros(2, 1)),
+            {},
+            r"data.num_nodes is 2\. Where it is not set, .* rows of x",
+        ),
         (pyg.Data(edge_index=EDGES.float(), num_nodes=4), {}, r"^data.edge_index: got dtype float32"),
         (
             pyg.Data(edge_index=EDGES, num_nodes=4),

@@ -485,6 +485,7 @@ def test_what_a_minibatch_is_made_of_prints_one_line(sampler, edge_ids):
 def test_repr():
     bulk = sampled(sp.GraphSAGE([2, 2]), seeds=[0, 1, 2], batch_size=2)
     assert repr(bulk).startswith("BulkSample(2 minibatches, ")
+    assert repr(sampled(sp.GraphSAGE([2]), seeds=[0])).startswith("BulkSample(1 minibatch, ")
     assert repr(bulk).endswith(" edges, GraphSAGE([2, 2]))")
     first = bulk[0]
     shapes = " ".join("x".join(map(str, layer.adj.shape)) for layer in first.layers)
@@ -573,6 +574,23 @@ def test_a_bulk_without_memory(monkeypatch):
 def test_what_only_resembles_a_graph(attributes):
     with pytest.raises(DTypeError, match="graph: got an object of type Duck"):
         sampled(sp.GraphSAGE([2]), type("Duck", (), attributes)())
+
+
+@pytest.mark.parametrize(
+    ("module", "maker"),
+    [
+        ("dgl.heterograph", r"from_dgl\(graph\)"),
+        ("torch_geometric.data.data", r"from_pyg\(data\)"),
+        ("dgl2", "from_edge"),
+    ],
+)
+def test_graphs_of_other_libraries_are_told_what_takes_them(module, maker):
+    theirs = type("Theirs", (), {"__module__": module})
+    for kind in (theirs, type("MadeOfTheirs", (theirs,), {})):
+        with pytest.raises(
+            DTypeError, match=rf"graph: got an object of type {kind.__name__}.* Make one by Graph\.{maker}"
+        ):
+            sp.BulkLoader(kind(), [0], sp.GraphSAGE([2]), batch_size=1)
 
 
 @pytest.mark.parametrize("seeds", [[], (), np.array([]), np.zeros(0, np.float32)], ids=repr)

@@ -50,6 +50,11 @@ def test_columns_that_are_not_read_are_said(table, tmp_path):
     assert told["not_read"] == ["stars", "time"]
 
 
+def test_a_column_whose_name_is_empty(tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst,,stars\n0,1,2,3\n")
+    assert "note: columns (without a name), stars of" in run("convert", tmp_path / "e.csv", tmp_path / "a").stderr
+
+
 def test_columns_without_names_have_numbers(tmp_path):
     (tmp_path / "e.txt").write_text("# a comment\n0 1 0.5\n1 0 2.5\n")
     assert convert(tmp_path / "e.txt", tmp_path / "a").not_read == ("2",)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.arrays import distinct_bytes
+from spsample.common.units import count
 from spsample.sampling.bulk import Adjacency
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class CooperativeBulk:
         return distinct_bytes(array for minibatch in self._minibatches for array in _arrays(minibatch))
 
     def __repr__(self) -> str:
-        return f"CooperativeBulk({len(self)} minibatches)"
+        return f"CooperativeBulk({count(len(self), 'minibatch', 'minibatches')})"
 
 
 def _arrays(minibatch: CooperativeMiniBatch) -> Iterator[NDArray[Any] | None]:

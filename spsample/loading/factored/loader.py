@@ -11,7 +11,7 @@ from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
-from spsample.common.units import format_bytes, require_bytes
+from spsample.common.units import count, format_bytes, require_bytes
 from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource
 from spsample.loading.base import Loader
@@ -269,7 +269,7 @@ class FactoredLoader(Loader):
     def _delivered(self, epoch: int, first: int) -> Iterator[Delivered]:
         with collective(self.comm, call="the start of an epoch"):
             if first % self.step_batches and first < self.num_batches:
-                given = f"batch {first} of an epoch, within a step of {self.step_batches} batches"
+                given = f"batch {first} of an epoch, within a step of {count(self.step_batches, 'batch', 'batches')}"
                 raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
         require_same(self.comm, epoch=epoch, next_batch=first)
         plan = Plan(
@@ -358,10 +358,11 @@ class FactoredLoader(Loader):
         size = min(plan.bulk_size, max(room, 1)) if self._most_batches is None else self._most_batches
         plan.require(min(size, batches))
         if room < min(size, batches):
+            bulk = count(size, "minibatch", "minibatches")
             raise CapacityError(
                 argument="queue_memory",
                 given=format_bytes(self.queue_memory),
-                expected=f"room for one bulk: {format_bytes(self._queued_bytes(plan, size))} for {size} minibatches",
+                expected=f"room for one bulk: {format_bytes(self._queued_bytes(plan, size))} for {bulk}",
                 hint=f"At most {room} fit; or use smaller batches, fanouts or layer sizes.",
             )
         return size
