@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import typer
 
-import spsample
-from spsample.errors import MissingDependencyError, require_module
+from spsample.errors import require_module
 
 __all__ = ["bench"]
 
@@ -20,11 +16,6 @@ def bench(ctx: typer.Context) -> None:
     """
     for package in ("pandas", "plotly"):
         require_module(package, needed_for="spsample bench", extra="bench")
-    checkout = Path(spsample.__file__).parents[1]
-    if find_spec("spsample.bench") is None and (checkout / "bench" / "command.py").exists():
-        spsample.__path__.append(str(checkout))  # sources with the core built in place: the folder lies beside
-    if find_spec("spsample.bench") is None:
-        raise MissingDependencyError(package="spsample.bench", needed_for="spsample bench", extra="bench")
     from spsample.bench.command import bench as command
 
     command.main(ctx.args, prog_name="spsample bench")
