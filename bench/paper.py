@@ -78,7 +78,7 @@ def run_paper(
             where = folder / f"{number:02d}"
             for ranks in figure.ranks:
                 words = list(_options(figure, quick=quick, graph=graph, **how))
-                _run(ranks, [figure.case, *words, "--graph-cache", str(cache), "--out", str(where)])
+                _run(ranks, [figure.case.replace("_", "-"), *words, "--graph-cache", str(cache), "--out", str(where)])
             path = where / f"{figure.case.replace('-', '_')}.jsonl"
             case: Case = declared("cases", figure.case)
             plots = figure.plots or case.plots

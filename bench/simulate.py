@@ -335,8 +335,8 @@ def error(predicted: float, recorded: float) -> float:
 
     Examples
     --------
-    >>> error(105, 100), error(0, 0), error(1, 0)
-    (0.05, 0.0, inf)
+    >>> error(150, 100), error(0, 0), error(1, 0)
+    (0.5, 0.0, inf)
     """
     return predicted / recorded - 1 if recorded else np.inf if predicted else 0.0
 

@@ -96,7 +96,7 @@ PAPER = Paper(
             title="Figure 7 to 256 ranks, simulated",
             text="Messages recorded to 16 ranks and predicted from real samples beyond. " + _BYTES,
             case="simulation",
-            quick={"graph": ("rmat:12,16",), "batch_size": (64,), "batches": (64,), "ranks": (4, 16, 64, 256)},
+            quick={"graph": ("rmat:12,16",), "batch_size": (64,), "ranks": (4, 16, 64, 256)},
         ),
     ),
 )
