@@ -42,7 +42,7 @@ def section_of(name: str, table: pd.DataFrame) -> Section:
     case: Case = declared("cases", name)
     text = f"{case.about} {case.claim}"
     if case.baselines:
-        text += f" Ratios are to the first measured of {', '.join(case.baselines)}, round by round."
+        text += f" Ratios are to {' or else '.join(case.baselines)}, round by round."
     return Section(name, text, table, tuple(case.parameters), case.plots)
 
 
@@ -103,8 +103,8 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     how = {"x": x, "facet_col": facet}
     if not isinstance(plot.y, str):
         kept = [x, *([facet] if facet else [])]
-        long = table[[*kept, *figures]].melt(kept, figures, "part", "ms a batch")
-        drawn = px.bar(long.astype({x: str}), y="ms a batch", color="part", **how)
+        long = table[[*kept, *figures]].melt(kept, figures, "part", "ms")
+        drawn = px.bar(long.astype({x: str}), y="ms", color="part", **how)
     elif plot.kind == "line":
         log = plot.logarithmic
         drawn = px.line(table.sort_values(x), y=plot.y, color=color, markers=True, log_x=log, log_y=log, **how)

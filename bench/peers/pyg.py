@@ -113,8 +113,8 @@ PEER = Peer(
     "PyG",
     ("torch_geometric", "torch"),
     {
-        "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
-        "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample),),
+        "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
+        "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
         "loader-subgraph": _LOADERS,
         "gpu-epoch": (Side("PyG, copied to the GPU", sage_on_gpu),),
         "epoch": (Side("PyG", sage), Side("PyG, malloc alike", sage, environment=MALLOC)),
