@@ -114,7 +114,7 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     for place, note in enumerate(notes):
         words = "<br>".join(wrap(html.escape(note), 150))
         how = {"xref": "paper", "yref": "paper", "x": 0, "showarrow": False, "align": "left", "font_size": 10}
-        drawn.add_annotation(text=words, y=-0.35 - 0.5 * place, yanchor="top", **how)
+        drawn.add_annotation(text=words, y=-0.45 - 0.5 * place, yanchor="top", **how)
     drawn.update_layout(margin_b=80 + 180 * len(notes[:2]))
     drawn.update_layout(
         title=plot.title, template="simple_white", height=420 + 180 * len(notes[:2]), legend_title_text=""

@@ -96,7 +96,12 @@ PAPER = Paper(
             title="Figure 7 to 256 ranks, simulated",
             text="Messages recorded to 16 ranks and predicted from real samples beyond. " + _BYTES,
             case="simulation",
-            quick={"graph": ("rmat:12,16",), "batch_size": (64,), "ranks": (4, 16, 64, 256)},
+            parameters={
+                "like": ("products", "protein", "papers"),
+                "batch_size": (1024,),
+                "ranks": (4, 16, 64, 128, 256),
+            },
+            quick={"like": ("products",), "ranks": (16, 64, 256), "replication": (1, 4)},
         ),
     ),
 )
