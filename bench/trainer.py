@@ -85,10 +85,10 @@ class Epochs:
         for batch in self._steps():
             loss, steps = self._step(batch), steps + 1
         seconds = time.perf_counter() - start
-        spent = {name: 1e3 * (self._loader.seconds[name] - before[name]) / steps for name in ("sampling", "features")}
+        spent = {name: 1e3 * (self._loader.seconds[name] - before[name]) for name in ("sampling", "features")}
         now, used = self.comm.traffic.total(), resource.getrusage(resource.RUSAGE_SELF)
         phases = {f"{name}_ms": value for name, value in spent.items()}
-        phases["propagation_ms"] = max(1e3 * seconds / steps - sum(spent.values()), 0.0)
+        phases["propagation_ms"] = max(1e3 * seconds - sum(spent.values()), 0.0)
         sums = {"sent_bytes": now.bytes_sent - sent.bytes_sent, "messages": now.messages_sent - sent.messages_sent}
         memory = {"page_faults": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
         return {"seconds": seconds, "batches": steps, **phases, **sums, **memory, "loss": loss}

@@ -42,10 +42,10 @@ CASE = Case(
         Plot(
             ("sampling_ms", "features_ms", "propagation_ms"),
             x=("sampler", "placement", "ranks", "replication", "bulk_size"),
-            title="ms a step, by phase (in turn)",
+            title="ms of an epoch, by phase (in turn)",
             only="spsample, in turn",
         ),
-        Plot("ms", x=("ranks", "replication", "bulk_size"), title="ms a step"),
+        Plot("ms", x=("ranks", "replication", "bulk_size"), title="ms a step of p batches"),
     ),
     ranks=True,
     valid=lambda cell: int(cell["ranks"]) % int(cell["replication"]) == 0,

@@ -83,7 +83,7 @@ CASE = Case(
     baselines=("plain",),
     plots=(
         Plot("ms", x="ranks", title="ms a step of p batches"),
-        Plot(("sampling_ms", "features_ms", "propagation_ms"), x=("ranks", "side"), title="by phase"),
+        Plot(("sampling_ms", "features_ms", "propagation_ms"), x=("ranks", "side"), title="ms of an epoch, by phase"),
         Plot("sent_bytes", x="ranks", title="bytes that ranks send in an epoch"),
     ),
     ranks=True,

@@ -27,14 +27,14 @@ def _epoch(figure: str, sampler: str, placement: str, text: str, **more: tuple) 
     name = {"sage": "GraphSAGE", "ladies": "LADIES"}[sampler]
     shared = {"sampler": (sampler,), "placement": (placement,), "fanouts": (fanouts,), "bulk_size": (8,)}
     return Figure(
-        title=f"{figure}: a step by phase, {name}, graph {placement}",
+        title=f"{figure}: an epoch by phase, {name}, graph {placement}",
         text=text,
         case="epoch",
         parameters={**shared, "batches": (16,), "batch_size": (batch_size,), "hidden": (256,), **more},
         quick=_SMALL,
         ranks=_RANKS,
         sides=_IN_TURN,
-        plots=(Plot(_PHASES, x=("ranks", "replication", "bulk_size"), title="ms a step of p batches"),),
+        plots=(Plot(_PHASES, x=("ranks", "replication", "bulk_size"), title="ms of an epoch"),),
     )
 
 
