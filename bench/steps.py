@@ -55,7 +55,7 @@ def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]
             "seconds": seconds,
             "batches": steps,
             "loss": loss,
-            "page_faults": faults,
+            "faults_per_step": faults,
             "peak_mib": now.ru_maxrss / 1024,
         }
 

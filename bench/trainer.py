@@ -90,7 +90,7 @@ class Epochs:
         phases = {f"{name}_ms": value for name, value in spent.items()}
         phases["propagation_ms"] = max(1e3 * seconds - sum(spent.values()), 0.0)
         sums = {"sent_bytes": now.bytes_sent - sent.bytes_sent, "messages": now.messages_sent - sent.messages_sent}
-        memory = {"page_faults": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
+        memory = {"faults_per_step": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
         return {"seconds": seconds, "batches": steps, **phases, **sums, **memory, "loss": loss}
 
     def _steps(self) -> Iterator[Any]:
