@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from spsample.comm import Communicator, all_gather_object, collective
 from spsample.errors import SpSampleError
+from spsample.sparse import set_num_threads
 
 from .case import Case, Side, Values
 from .inputs import Inputs
@@ -20,14 +23,24 @@ def measure_on_ranks(case: Case, cell: Values, store: Path, comm: Communicator, 
     """The line of a cell; collective. The time of a turn is that of the slowest rank."""
     sides = [side for side in case.sides if not settings.sides or side.name.startswith(settings.sides)]
     records: dict[str, Line] = {side.name: {"seconds": [], "cpu_seconds": [], "figures": {}} for side in sides}
+    threads = int(cell.get("threads", 1))
+    _use_threads(threads)
     works = {side.name: _prepared(side, cell, store, comm, records[side.name]) for side in sides}
     for number in range(1 if case.exact else settings.rounds + 1):
         for side in sides if number % 2 == 0 else reversed(sides):
             if works[side.name] is not None:
                 keep = case.exact or number > 0
                 works[side.name] = _turn(works[side.name], comm, records[side.name], keep=keep)
-    shared = {"peer": "spsample", "is_limit": False, "threads": int(cell.get("threads", 1)), "versions": {}}
+    shared = {"peer": "spsample", "is_limit": False, "threads": threads, "versions": {}}
     return {"kind": "cell", "cell": cell, "sides": [{"side": name, **shared, **of} for name, of in records.items()]}
+
+
+def _use_threads(count: int) -> None:
+    """Of this process, for spsample and torch, whether that is loaded already or will be."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    set_num_threads(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
 
 
 def _prepared(side: Side, cell: Values, store: Path, comm: Communicator, record: Line) -> Any:

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spsample.comm import Communicator, broadcast_object
+from spsample.comm import Communicator, broadcast_object, collective
+from spsample.errors import DataError
 
 from .case import Case, Value, Values, declared
 from .machine import machine_facts
@@ -45,6 +46,11 @@ def run_case(
             if comm.rank == 0:
                 _say(f"{name}, cell {number} of {len(cells)}: {_words(cell, parameters)}")
             store = Path(broadcast_object(comm, partial(store_of, str(cell.get("graph", "rmat:10,8")), cache)))
+            with collective(comm, call="a look at the store"):
+                if not (store / "indptr.npy").is_file():
+                    raise DataError(
+                        argument="graph", given=f"{store}, not there", expected="a store that all ranks see"
+                    )
             if comm.size > 1:
                 line = measure_on_ranks(case, cell, store, comm, settings)
             else:
