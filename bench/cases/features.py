@@ -42,9 +42,9 @@ def cached(inputs: Inputs) -> Work:
 
 
 def count(inputs: Inputs) -> Work:
-    """What the memory has to read."""
-    rows = inputs["batches"] * rows_of_call(inputs)
-    return lambda: {"rows": rows, "dim": inputs["row_bytes"] // 4}
+    """What the memory has to read, and of how many rows."""
+    rows, known = inputs["batches"] * rows_of_call(inputs), (inputs["table_mib"] << 20) // inputs["row_bytes"]
+    return lambda: {"rows": rows, "dim": inputs["row_bytes"] // 4, "known_rows": known}
 
 
 CASE = Case(

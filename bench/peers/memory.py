@@ -33,7 +33,8 @@ def random_lines(inputs: Inputs) -> Work:
 def random_rows(inputs: Inputs) -> Work:
     """As many random rows of features as the cell's ``rows``, read whole."""
     memory, words = _Memory(inputs), (inputs["dim"] or inputs.x.shape[1]) * 4 // 8
-    known = ctypes.c_uint64(min(BUFFER // (8 * words), len(inputs.indptr) - 1))  # few rows lie in the caches here, too
+    known = inputs.get("known_rows") or len(inputs.indptr) - 1  # few rows lie in the caches here, too
+    known = ctypes.c_uint64(min(BUFFER // (8 * words), int(known)))
     rows = ctypes.c_uint64(int(inputs["rows"]))
 
     def work() -> dict[str, float]:

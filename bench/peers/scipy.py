@@ -83,15 +83,15 @@ def _matrix(inputs: Inputs) -> Any:
     return csr_array((np.ones(len(inputs.indices), np.float32), inputs.indices, inputs.indptr), shape=(n, n))
 
 
-_SIDE = "SciPy, one thread"  # whatever the others have
+_SIDE, _ONE = "SciPy, one thread", {"threads": 1}  # whatever the others have
 PEER = Peer(
     "SciPy",
     ("scipy", "numpy"),
     {
-        "ladies": (Side(_SIDE, ladies),),
-        "ladies-squared-count": (Side(_SIDE, ladies_squared_count),),
-        "fastgcn": (Side(_SIDE, fastgcn),),
-        "row-selection": (Side(_SIDE, row_selection),),
-        "product": (Side(_SIDE, product),),
+        "ladies": (Side(_SIDE, ladies, _ONE),),
+        "ladies-squared-count": (Side(_SIDE, ladies_squared_count, _ONE),),
+        "fastgcn": (Side(_SIDE, fastgcn, _ONE),),
+        "row-selection": (Side(_SIDE, row_selection, _ONE),),
+        "product": (Side(_SIDE, product, _ONE),),
     },
 )
