@@ -31,21 +31,30 @@ def read_lines(path: Path) -> list[Located]:
     Raises
     ------
     DataError
-        If a line is no JSON object.
+        If a line is no result.
     """
-    text = path.read_text(encoding="utf-8")
-    found = []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    found: list[Located] = []
     for number, words in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
         try:
             line = json.loads(words)
         except ValueError:
             line = None
-        if not isinstance(line, dict) or "kind" not in line:
+        if not _is_result(line, first=number == 1):
             raise DataError(
                 argument=str(path), given=f"line {number}: {words[:60]!r}", expected="results of a benchmark"
             )
         found.append(Located(path, number, line))
     return found
+
+
+def _is_result(line: Any, *, first: bool) -> bool:
+    """Whether it is the line of a machine, as the first is, or of a cell."""
+    if not isinstance(line, dict):
+        return False
+    if line.get("kind") == "machine":
+        return line.keys() >= {*_DECIDING, "caches"}
+    return not first and isinstance(line.get("cell"), dict) and isinstance(line.get("sides"), list)
 
 
 class Results:

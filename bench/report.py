@@ -65,12 +65,11 @@ def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] =
 
 def _machines(paths: Iterable[Path]) -> list[str]:
     facts = []
-    for path in paths:
-        line = read_lines(path)[0].line
+    lines = (one.line for path in paths for one in read_lines(path))
+    for line in (line for line in lines if line["kind"] == "machine"):
         caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in line["caches"].items())
-        words = (
-            f"{line['processor']}, {line['cores']} cores, {line['instruction_set']}, caches {caches}; {line['system']}"
-        )
+        words = f"{line['processor']}, {line.get('cores')} cores, {line['instruction_set']}, caches {caches}"
+        words += f"; {line.get('system')}"
         words += f"; {line['gpu']}" if line.get("gpu") else ""
         facts.append(f"{words}; spsample {line['version']} {line['commit']}")
     return [f"<p>{html.escape(fact)}</p>" for fact in dict.fromkeys(facts)]
@@ -84,9 +83,10 @@ def _section_html(section: Section) -> list[str]:
         if figure is not None:
             parts.append(figure.to_html(full_html=False, include_plotlyjs=False))
     picked = shown(section.table, section.parameters)
-    picked["line"] = [f'<a href="#{where}">{where}</a>' for where in picked["line"]]
+    picked["line"] = [f'<a href="#{where}">{where}</a>' for where in picked["line"].map(html.escape)]
     for column in picked.columns.drop("line"):
         picked[column] = picked[column].map(html.escape)
+    picked.columns = picked.columns.map(html.escape)
     return [*parts, "<div class='scroll'>", picked.to_html(index=False, escape=False, border=0), "</div>"]
 
 
@@ -133,8 +133,9 @@ def _put_together(table: pd.DataFrame, names: str | tuple[str, ...]) -> tuple[pd
 
 
 def _line_html(path: Path) -> str:
+    name = html.escape(label(path))
     lines = [
-        f"<pre id='{label(path)}:{number}'>{label(path)}:{number} {html.escape(json.dumps(line))}</pre>"
+        f'<pre id="{name}:{number}">{name}:{number} {html.escape(json.dumps(line))}</pre>'
         for _, number, line in read_lines(path)
     ]
-    return f"<details><summary>{label(path)}</summary>{''.join(lines)}</details>"
+    return f"<details><summary>{name}</summary>{''.join(lines)}</details>"
