@@ -11,13 +11,13 @@ from typing import Any
 import click
 from rich.console import Console
 
-from spsample.comm import Communicator, LocalCommunicator, broadcast_object, collective, init
+from spsample.comm import Communicator, LocalCommunicator, all_gather_object, broadcast_object, collective, init
 from spsample.comm.launch import detect
 from spsample.errors import InputError
 
 from .case import Case, Value, declared, names_in, unknown
 from .run import run_case
-from .turns import Settings
+from .turns import Settings, cells_of, entries_of
 
 _OTHERS = ("all", "compare", "paper", "report")
 
@@ -103,19 +103,24 @@ class _Numbers(click.ParamType):
         if isinstance(value, tuple):
             return value
         try:
-            return tuple(self._kind(word) for word in str(value).split(","))
+            numbers = tuple(self._kind(word) for word in str(value).split(","))
         except ValueError:
-            self.fail(f"{value!r} is no list of numbers, as 1,2,4", param, ctx)
+            numbers = ()
+        if not numbers or not all(0 <= number < float("inf") for number in numbers):  # type: ignore[operator]
+            self.fail(f"{value!r} is no list of numbers, none below 0, as 1,2,4", param, ctx)
+        return numbers
 
 
 def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) -> None:
     """Run cases with some of their parameters, print their tables, and write the page; collective."""
+    pythons = dict(_pair(words) for words in how["pythons"])
+    settings = Settings(how["rounds"] or (3 if how["quick"] else 5), pythons, tuple(how["sides"]))
     with ExitStack() as stack:
         comm: Communicator = LocalCommunicator()
         if detect().size > 1:
             comm = stack.enter_context(_closing(init()))
-        pythons = dict(_pair(words) for words in how["pythons"])
-        settings = Settings(how["rounds"] or (3 if how["quick"] else 5), pythons, tuple(how["sides"]))
+        _require_sides(settings.sides, wanted)
+        _require_same(comm, f"{wanted}, {settings}, {how}, out={out}")
         cache = how["graph_cache"]
         if cache is None:
             cache = Path(broadcast_object(comm, lambda: stack.enter_context(tempfile.TemporaryDirectory())))
@@ -132,12 +137,33 @@ def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) 
         comm.barrier()
 
 
+def _require_sides(beginnings: Iterable[str], wanted: dict[str, dict[str, Any]]) -> None:
+    """Refuse the beginning of a name that no side has in any of the cases."""
+    known: dict[str, None] = {}
+    for name, chosen in wanted.items() if beginnings else ():
+        case: Case = declared("cases", name)
+        for cell in cells_of({**case.parameters, **chosen}):
+            known |= {entry.side.name: None for entry in entries_of(case, cell, Settings())}
+    for beginning in beginnings:
+        if not any(name.startswith(beginning) for name in known):
+            raise unknown("side", beginning, list(known))
+
+
+def _require_same(comm: Communicator, given: str) -> None:
+    """Refuse ranks that were given other arguments, which would wait for each other."""
+    others = [rank for rank, told in enumerate(all_gather_object(comm, given)) if told != given]
+    with collective(comm):
+        if others and comm.rank == 0:
+            raise InputError(argument="CASE", given=f"other arguments on rank {others[0]}", expected="the same on all")
+
+
 def _refuse_ranks(name: str, ranks: int) -> None:
     able = ", ".join(one for one in _cases() if declared("cases", one).ranks)
     raise InputError(argument="CASE", given=f"{name} on {ranks} ranks", expected=f"one process, or one of {able}")
 
 
 def _print_and_write(files: list[Path], out: Path) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from .report import write_report
@@ -151,9 +177,9 @@ def _print_and_write(files: list[Path], out: Path) -> None:
         case: Case = declared("cases", table["case"].iloc[0])
         plotted = [name for plot in case.plots for name in ([plot.y] if isinstance(plot.y, str) else plot.y)]
         picked = shown(table, case.parameters, plotted).drop(columns=["line", "spread"], errors="ignore")
-        made = Table(*picked.columns, title=str(path))
+        made = Table(*map(escape, picked.columns), title=escape(str(path)))
         for row in picked.itertuples(index=False):
-            made.add_row(*row)
+            made.add_row(*map(escape, row))
         console.print(made)
     for words in missing_in(files):
         console.print(words, markup=False)
@@ -162,7 +188,7 @@ def _print_and_write(files: list[Path], out: Path) -> None:
 
 
 class _closing:  # noqa: N801  (as contextlib's)
-    """Closes a communicator, also after an error."""
+    """Closes a communicator, also after an error; one that is this rank's alone ends the others, too."""
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
@@ -170,7 +196,9 @@ class _closing:  # noqa: N801  (as contextlib's)
     def __enter__(self) -> Communicator:
         return self._comm
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and getattr(error, "raised_by", None) is None:
+            self._comm.abort(f"spsample: rank {self._comm.rank}: error: {error}")
         self._comm.close()
 
 

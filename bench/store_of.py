@@ -22,11 +22,10 @@ def store_of(spec: str, cache: Path) -> Path:
     """
     given = Path(spec)
     if (given / "meta.json").is_file():
-        moved = [name for name in ("row_of_vertex",) if (given / f"{name}.npy").exists()]
-        if moved:
+        if (given / "row_of_vertex.npy").exists():
             raise InputError(
                 argument="graph",
-                given=f"{spec}, a store in another order of rows ({moved[0]}.npy)",
+                given=f"{spec}, a store in another order of rows (row_of_vertex.npy)",
                 expected="one in the order of its vertices, which other libraries can read",
                 hint="Convert the data set again, without reordering.",
             )

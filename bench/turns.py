@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,8 +46,8 @@ class Settings:
 
 
 def cells_of(parameters: dict[str, tuple[Any, ...]]) -> Iterator[Values]:
-    """All combinations of the values, those of the first parameter slowest."""
-    for chosen in itertools.product(*parameters.values()):
+    """All combinations of the values, each once, those of the first parameter slowest."""
+    for chosen in itertools.product(*map(dict.fromkeys, parameters.values())):
         yield dict(zip(parameters, chosen, strict=True))
 
 
@@ -112,12 +112,14 @@ def measure(case: Case, cell: Values, store: Path, processes: Processes, setting
 
 
 def _counted(case: Case, cell: Values, store: Path, processes: Processes) -> dict[str, float]:
-    """Figures of `Case.count`, and of its turn."""
+    """Figures of `Case.count`; none where it fails, as the sides that need them will."""
     side = Side("count", case.count)  # type: ignore[arg-type]  # asked before
-    process = processes.of(Entry(side, OURS, sys.executable), int(cell.get("threads", 1)))
-    process.prepare(side, store, cell)
-    figures: dict[str, float] = process.run(side)["figures"]
-    processes.end(Entry(side, OURS, sys.executable))
+    entry, figures = Entry(side, OURS, sys.executable), {}
+    with suppress(FailedError, MissingError):
+        process = processes.of(entry, int(cell.get("threads", 1)))
+        process.prepare(side, store, cell)
+        figures = process.run(side)["figures"]
+    processes.end(entry)
     return figures
 
 

@@ -4,8 +4,7 @@
 
 - ``prepare``: ``name``, ``task`` ("module:function"), ``store``, ``values``: make the work ready under a name;
 - ``run``: ``name``: do it once; answers wall and CPU seconds, and the figures that the work returned. A work that
-  returns ``seconds`` has measured them itself;
-- ``drop``: forget all works.
+  returns ``seconds`` has measured them itself.
 """
 
 from __future__ import annotations
@@ -62,11 +61,6 @@ class Worker:
     def _run(self, name: str) -> Message:
         gc.collect()
         return timed(self._works[name])
-
-    def _drop(self) -> Message:
-        self._works.clear()
-        gc.collect()
-        return {}
 
 
 def found(package: str, task: str) -> Any:

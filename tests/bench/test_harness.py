@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from spsample.comm import LocalCommunicator, run_threads
 from spsample.errors import DataError, InputError
+from spsample.sparse import get_num_threads, set_num_threads
 
 pytest.importorskip("pandas")
 pytest.importorskip("plotly")
 
 from click.testing import CliRunner
-from spsample.bench.case import Peer, Side, declared
+from spsample.bench.case import Case, Peer, Side, declared
+from spsample.bench.command import _print_and_write as print_and_write
+from spsample.bench.command import _require_same as require_same
 from spsample.bench.command import bench
 from spsample.bench.compare import differences
+from spsample.bench.inputs import Inputs
 from spsample.bench.process import FailedError, MissingError, SideProcess
-from spsample.bench.ranks import together
+from spsample.bench.ranks import measure_on_ranks, together
 from spsample.bench.records import Results, read_lines
 from spsample.bench.report import write_report
+from spsample.bench.rows import table_of as table_of_rows
 from spsample.bench.run import run_case
 from spsample.bench.tables import missing_in, table_of
-from spsample.bench.turns import Settings
+from spsample.bench.turns import Settings, cells_of
 
 TINY = {"graph": ("rmat:8,8",), "batches": (2,), "batch_size": (8,), "bulk_size": (1, 2), "fanouts": ("2,2",)}
 FACTS = {"case": "sampling", "commit": "a", "version": "1", "processor": "p", "instruction_set": "avx2", "caches": {}}
@@ -179,7 +185,7 @@ def test_the_page_needs_no_network_and_names_its_lines(tmp_path):
     write_report([path], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "out/sampling.jsonl:2" in page
-    assert "id='out/sampling.jsonl:2'" in page
+    assert 'id="out/sampling.jsonl:2"' in page
     assert "<script src=" not in page
     assert "https://cdn" not in page.split("</script>", 1)[1]
 
@@ -189,3 +195,115 @@ def test_missing_peers_are_named(tmp_path):
     path = written(tmp_path / "a.jsonl", [HEADER, {"kind": "cell", "cell": {}, "sides": [side]}])
     assert missing_in([path]) == ["DGL: missing (no module)"]
     assert isinstance(declared("peers", "dgl"), Peer)
+
+
+def test_compare_knows_baselines_failures_hits_and_rounds(tmp_path):
+    whole = lines_of(0.5)
+    before = written(tmp_path / "a.jsonl", whole)
+    alone = written(tmp_path / "b.jsonl", [whole[0], {**whole[1], "sides": whole[1]["sides"][:1]}])
+    assert differences(before, alone) == []  # not ratios beside seconds
+    ours = {"side": "spsample, CSR", "peer": "spsample", "is_limit": False, "threads": 1}
+    failed = written(tmp_path / "c.jsonl", [whole[0], {**whole[1], "sides": [{**ours, "failed": "it crashed"}]}])
+    assert [(one.figure, one.is_worse) for one in differences(before, failed)] == [("failures", True)]
+    for number, (figures, expected) in enumerate([({"hits": [0.5, 0.6]}, []), ({"hits": [0.4, 0.6]}, [True])]):
+        sides = [{**ours, "seconds": [1.0] * 2, "cpu_seconds": [1.0] * 2, "figures": {"hits": [0.5]}}]
+        one = written(tmp_path / f"d{number}.jsonl", [HEADER, {"kind": "cell", "cell": {}, "sides": sides}])
+        sides = [{**sides[0], "figures": figures}]
+        two = written(tmp_path / f"e{number}.jsonl", [HEADER, {"kind": "cell", "cell": {}, "sides": sides}])
+        assert [found.is_worse for found in differences(one, two)] == expected
+
+
+def test_compare_refuses_what_has_nothing_in_common(tmp_path):
+    before, other = lines_of(0.5), lines_of(5.0)
+    other[1]["cell"] = {"graph": "h"}
+    with pytest.raises(InputError, match="no cell and side"):
+        differences(written(tmp_path / "a.jsonl", before), written(tmp_path / "b.jsonl", other))
+
+
+@pytest.mark.parametrize("line", [{"kind": "machine"}, {"kind": "cell", "cell": {}, "sides": []}, [1]])
+def test_a_file_begins_with_a_machine(tmp_path, line):
+    with pytest.raises(DataError, match="line 1"):
+        read_lines(written(tmp_path / "x.jsonl", [line]))
+
+
+def test_values_given_twice_are_one_cell():
+    assert list(cells_of({"a": (1, 1, 2), "b": ("x",)})) == [{"a": 1, "b": "x"}, {"a": 2, "b": "x"}]
+
+
+def test_a_rank_without_the_graph_is_said_by_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("spsample.bench.run.store_of", lambda spec, cache: tmp_path / "nowhere")
+    given = {**declared("cases", "scaling").parameters, **TINY}
+    refused = []
+
+    def body(comm):
+        with pytest.raises(DataError, match="a store that all ranks see"):
+            run_case("scaling", given, tmp_path, tmp_path / "out", Settings(1), comm)
+        refused.append(comm.rank)
+
+    run_threads(2, body)
+    assert sorted(refused) == [0, 1]
+
+
+def test_ranks_with_other_arguments_are_refused():
+    def body(comm):
+        with pytest.raises(InputError, match="other arguments on rank 1"):
+            require_same(comm, f"rounds={comm.rank}")
+
+    run_threads(2, body)
+
+
+def threads_now(inputs):
+    return lambda: {"used": get_num_threads()}
+
+
+def test_ranks_have_the_threads_of_the_cell(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = get_num_threads()
+    case = Case("", "", {}, (Side("x", threads_now),), ranks=True)
+
+    def used(threads):
+        lines = run_threads(2, lambda comm: measure_on_ranks(case, {"threads": threads}, tmp_path, comm, Settings(1)))
+        return lines[0]["sides"][0]["figures"]["used"]
+
+    try:
+        assert [used(threads) for threads in (1, 2)] == [[1.0], [2.0]]
+    finally:
+        set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["--side", "spsmple"], "Did you mean 'spsample"), (["--bulk-size", "-1"], "none below 0")],
+)
+def test_what_would_measure_nothing_is_refused(words, expected, tmp_path):
+    done = CliRunner().invoke(bench, ["sampling", "--quick", "--out", str(tmp_path / "out"), *words])
+    assert done.exit_code
+    assert expected in done.output + str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_count_that_fails_is_rows(tmp_path):
+    table = table_of([sampled(tmp_path, fanouts=("x",), bulk_size=(1,))])
+    assert len(table) == 3
+    assert table["problem"].ne("").all()
+
+
+def test_names_are_text_on_the_page(tmp_path):
+    folder = tmp_path / "<b>[red"
+    folder.mkdir()
+    lines = lines_of(0.5)
+    lines[1]["cell"] = {"graph": "<i>", "bulk_size": 1}
+    lines[1]["sides"][0]["figures"]["<u>"] = [1.0] * 7
+    lines[1]["sides"].append({"side": "x", "peer": "x", "is_limit": False, "threads": 1, "failed": "at [/usr/lib]"})
+    path = written(folder / "<s>.jsonl", lines)
+    write_report([path], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text().split("</script>", 1)[1]
+    assert [word for word in ("<b>", "<s>", "<u>") if word in page.split("<h2>")[-1] + page.split("<table")[1]] == []
+    print_and_write([path], tmp_path)
+
+
+def test_the_limit_of_gathering_reads_the_rows_of_the_table():
+    features = import_module("spsample.bench.cases.features")
+    values = {"table_mib": 1, "row_bytes": 512, "call_mib": 1, "batches": 2, "dtype": "float32"}
+    inputs = Inputs(None, values)
+    assert features.count(inputs)()["known_rows"] == len(table_of_rows(inputs)) == 2048
