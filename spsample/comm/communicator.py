@@ -107,6 +107,11 @@ class Communicator(ABC):
         numbers = ", ".join(str(self.world[rank]) for rank in ranks)
         return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
+    @property
+    def carrier(self) -> Communicator:
+        """What moves the bytes: the communicator itself, unless it wraps another one."""
+        return self
+
     def close(self) -> None:  # noqa: B027  (nothing to free, for most)
         """Free what the communicator holds; every rank calls it, and nothing after it."""
 

@@ -126,7 +126,7 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
 
 def is_raised_everywhere(error: BaseException, comm: Communicator) -> bool:
     """Whether all ranks of this communicator raise the error, since it went over it."""
-    return getattr(error, "raised_over", None) == id(comm)
+    return getattr(error, "raised_over", None) == id(comm.carrier)
 
 
 def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
@@ -187,7 +187,7 @@ def _raise_what_is_reported(
     rank, first = min(errors.items())
     everywhere = len(errors) == comm.size and len({str(error) for error in errors.values()}) == 1
     error = raised_by(first if everywhere else on_rank(first, rank), rank)
-    error.raised_over = id(comm)  # type: ignore[attr-defined]
+    error.raised_over = id(comm.carrier)  # type: ignore[attr-defined]
     raise error from failure
 
 

@@ -102,6 +102,11 @@ class Recorder(Communicator):
         self.name, self.rank, self.size, self.timeout = comm.name, comm.rank, comm.size, comm.timeout
         self.world = comm.world
 
+    @property
+    def carrier(self) -> Communicator:
+        """That of the communicator which does the work."""
+        return self._comm.carrier
+
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Counted and done."""
         received = self._comm.all_to_all(send, phase=phase)

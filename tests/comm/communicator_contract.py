@@ -414,6 +414,15 @@ class CommunicatorContract:
             body(0)
         body(None)
 
+    def case_failures_across_a_recorder(self, comm):
+        """What went over a recorder went over its communicator, and the other way round: nobody reports it again."""
+        for outer, inner in ((comm, Recorder(comm)), (Recorder(comm), comm)):
+            with pytest.raises(InputError, match="seeds"), collective(outer):
+                self.fail_on(comm, 0)
+                with collective(inner):
+                    pass
+            comm.barrier()
+
     def case_arrays_of_an_exchange(self, comm):
         """They arrive as they were sent: one message for each rank, or each by itself where one rank has many bytes."""
         p, me = comm.size, comm.rank
