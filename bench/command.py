@@ -16,6 +16,7 @@ from spsample.comm.launch import detect
 from spsample.errors import InputError
 
 from .case import Case, Value, declared, names_in, unknown
+from .records import read_lines
 from .run import run_case
 from .turns import Settings, cells_of, entries_of
 
@@ -69,7 +70,7 @@ def case_command(name: str) -> click.Command:
     options = [_option(parameter, values) for parameter, values in case.parameters.items()]
     if case.simulation:
         text = f"In place of a run: the case {case.simulation} with up to P ranks."
-        options.append(click.Option(["--simulate"], type=click.IntRange(2), metavar="P", help=text))
+        options.append(click.Option(["--simulate"], type=click.IntRange(4), metavar="P", help=text))
     help_text = f"{case.about}\n\n{case.claim}" + ("\n\nAlso under mpirun, srun and torchrun." if case.ranks else "")
     return click.Command(name, callback=run, params=[*options, *_shared()], help=help_text, short_help=case.about)
 
@@ -77,7 +78,7 @@ def case_command(name: str) -> click.Command:
 def _simulated(name: str, chosen: dict[str, Any], most: int) -> dict[str, Any]:
     """The parameters that a simulation shares with the case that it goes on with."""
     shared = {key: values for key, values in chosen.items() if key in declared("cases", name).parameters}
-    return {**shared, "ranks": tuple(2**i for i in range(2, most.bit_length()) if 2**i <= most)}
+    return {**shared, "ranks": tuple(sorted({most, *(2**i for i in range(2, most.bit_length()))}))}
 
 
 def _option(name: str, values: tuple[Value, ...]) -> click.Option:
@@ -87,7 +88,7 @@ def _option(name: str, values: tuple[Value, ...]) -> click.Option:
     flag = f"--{name.replace('_', '-')}"
     if kind is str:
         return click.Option([flag, name], multiple=True, help=f"May be repeated.  [default: {default}]")
-    return click.Option([flag, name], type=_Numbers(kind), help=f"[default: {default}]")
+    return click.Option([flag, name], type=_Numbers(kind, int(name == "threads")), help=f"[default: {default}]")
 
 
 class _Numbers(click.ParamType):
@@ -95,8 +96,8 @@ class _Numbers(click.ParamType):
 
     name = "numbers"
 
-    def __init__(self, kind: Callable[[str], Value]) -> None:
-        self._kind = kind
+    def __init__(self, kind: Callable[[str], Value], least: int) -> None:
+        self._kind, self._least = kind, least
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[Value, ...]:
         """The numbers."""
@@ -106,8 +107,8 @@ class _Numbers(click.ParamType):
             numbers = tuple(self._kind(word) for word in str(value).split(","))
         except ValueError:
             numbers = ()
-        if not numbers or not all(0 <= number < float("inf") for number in numbers):  # type: ignore[operator]
-            self.fail(f"{value!r} is no list of numbers, none below 0, as 1,2,4", param, ctx)
+        if not numbers or not all(self._least <= number < float("inf") for number in numbers):  # type: ignore[operator]
+            self.fail(f"{value!r} is no list of numbers, none below {self._least}, as 1,2,4", param, ctx)
         return numbers
 
 
@@ -135,6 +136,14 @@ def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) 
         if comm.rank == 0:
             _print_and_write(files, out)
         comm.barrier()
+        if broadcast_object(comm, lambda: any(map(_has_failed, files))):
+            raise click.exceptions.Exit(1)
+
+
+def _has_failed(path: Path) -> bool:
+    """Whether a side of ours has."""
+    sides = [side for _, _, line in read_lines(path) for side in line.get("sides", ())]
+    return any("failed" in side and side["peer"] == "spsample" for side in sides)
 
 
 def _require_sides(beginnings: Iterable[str], wanted: dict[str, dict[str, Any]]) -> None:
@@ -245,9 +254,13 @@ def report(folders: Iterable[Path], out: Path) -> None:
 @click.option("--counts", is_flag=True, help="Only counts, which are the same on any machine.")
 def compare(before: Path, after: Path, counts: bool) -> None:
     """What AFTER does worse than BEFORE: times beyond the noise, bytes, messages, faults. Exit status 1 if anything."""
-    from .compare import differences
+    from .compare import differences, only_in
 
     found = [one for one in differences(before, after) if not counts or one.figure != "time"]
+    for path, other in ((before, after), (after, before)):
+        alone = only_in(path, other)
+        if alone:
+            click.echo(f"only in {path}: {len(alone)} sides of cells, as {alone[0]}")
     for one in found:
         word = "worse" if one.is_worse else "better"
         ratio = one.after / one.before if one.before else float("inf")

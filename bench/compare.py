@@ -11,11 +11,12 @@ from spsample.errors import InputError
 
 from .case import Case, declared
 from .records import Line, read_lines
-from .tables import per_batch
+from .tables import latest, per_batch
 
 EXACT = ("messages", "edges", "rows", "hits", "page_faults", "pool_peak_bytes")
 """Counts that two runs share; and all that end in ``_bytes``, but for measured peaks."""
-SLOWER = 1.03
+SLOWER = 1.05
+"""Between two runs of the same code a machine is a few percent faster or slower."""
 _RESAMPLES, _LEVEL = 2000, 0.01
 
 
@@ -42,12 +43,13 @@ class Difference(NamedTuple):
 
 
 def differences(before: Path, after: Path) -> list[Difference]:
-    """Times whose ratio is above `SLOWER`, or below its inverse, with all of its 99 % interval; and counts that differ.
+    """Times whose ratio is above `SLOWER`, or below its inverse, with all of its interval; and counts that differ.
 
     Where the baseline is no code of ours, times are ratios to it, round by round, which the state of the machine
     changes least; elsewhere, or where the runs have different baselines, seconds of the processor. The ratio is the
     median over all pairs of rounds of the two runs (Hodges and Lehmann, 1963), its interval is by bootstrap over
-    rounds. Counts are compared round by round. A side that failed is worse than one that was measured.
+    rounds, of 99 % for all sides together. Counts are compared round by round. A side that failed is worse than one
+    that was measured.
 
     Raises
     ------
@@ -69,14 +71,20 @@ def differences(before: Path, after: Path) -> list[Difference]:
         if failed[0] != failed[1]:
             found.append(Difference(where, "failures", *map(float, failed), float(failed[1]), failed[1]))
         elif not failed[0]:
-            found += _counts(where, a, b) + _times(where, _comparable(a, b), _comparable(b, a))
+            level = _LEVEL / len(shared)  # one alarm in a hundred runs, however many sides
+            found += _counts(where, a, b) + _times(where, _comparable(a, b), _comparable(b, a), level)
     return sorted(found)
+
+
+def only_in(path: Path, other: Path) -> list[str]:
+    """Sides of cells of a file that the other one lacks, and that are not compared."""
+    return sorted(_sides(path).keys() - _sides(other).keys())
 
 
 def _sides(path: Path) -> dict[str, Line]:
     """Sides by case, cell and name; each with its `base`."""
     found, name = {}, ""
-    for _, _, line in read_lines(path):
+    for _, _, line in latest(read_lines(path)):
         if line["kind"] == "machine":
             name = line["case"]
             continue
@@ -110,14 +118,14 @@ def _counts(where: str, old: Line, new: Line) -> list[Difference]:
     return found
 
 
-def _times(where: str, old: list[float], new: list[float]) -> list[Difference]:
+def _times(where: str, old: list[float], new: list[float], level: float) -> list[Difference]:
     a, b = np.array(old), np.array(new)
     if min(len(a), len(b)) < 3 or min(a.min(), b.min()) <= 0:
         return []
     rng = np.random.default_rng(0)
     drawn_a, drawn_b = (np.log(v)[rng.integers(0, len(v), (_RESAMPLES, len(v)))] for v in (a, b))
     shifts = np.median((drawn_b[:, :, None] - drawn_a[:, None, :]).reshape(_RESAMPLES, -1), axis=1)
-    least, most = np.exp(np.quantile(shifts, (_LEVEL / 2, 1 - _LEVEL / 2))).tolist()
+    least, most = np.exp(np.quantile(shifts, (level / 2, 1 - level / 2))).tolist()
     if least <= SLOWER and most >= 1 / SLOWER:
         return []
     middle: tuple[Any, Any] = (float(np.median(a)), float(np.median(b)))

@@ -64,8 +64,10 @@ class Inputs:
         A third of the vertices of an R-MAT graph have none, and are nothing to sample.
         """
         rng, vertices = np.random.default_rng(1), np.flatnonzero(np.diff(self._array("indptr", mmap_mode="r")))
-        size = min(self["batch_size"], len(vertices))
-        return np.stack([vertices[rng.permutation(len(vertices))[:size]] for _ in range(self["batches"])])
+        size = self["batch_size"]
+        if size > len(vertices):
+            raise ValueError(f"batches of {size} seeds; the graph has {len(vertices)} vertices with in-neighbours")
+        return np.stack([rng.choice(vertices, size, replace=False, shuffle=False) for _ in range(self["batches"])])
 
     @cached_property
     def x(self) -> NDArray[np.float32]:

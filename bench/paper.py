@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spsample.errors import DataError
+from spsample.comm.launch import detect
+from spsample.errors import DataError, InputError
 
 from .case import Case, Plot, Value, declared
 from .report import Section, write_report
@@ -69,6 +70,9 @@ def run_paper(
         If a run ends with an error.
     """
     paper: Paper = declared("papers", name)
+    if detect().size > 1:
+        given = f"{name} on {detect().size} ranks"
+        raise InputError(argument="paper", given=given, expected="one process, which launches the ranks itself")
     folder = out / name
     with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
         cache = graph_cache or Path(scratch)

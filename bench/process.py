@@ -8,10 +8,14 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL
+from threading import Timer
 from typing import Any
 
 from .case import Side
 
+MOST_SECONDS = 1800
+"""That a side may take for one turn."""
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -97,7 +101,12 @@ class SideProcess:
         return self._process.stdout
 
     def _read(self) -> dict[str, Any]:
+        late = Timer(MOST_SECONDS, self._process.kill)
+        late.start()
         line = self._stdout.readline()
+        late.cancel()
+        if not line and self._process.wait() == -SIGKILL:
+            raise FailedError(f"its process was killed: out of memory, or no answer in {MOST_SECONDS} s")
         if not line:
             raise FailedError(f"its process ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)

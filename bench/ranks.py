@@ -85,7 +85,7 @@ def together(ranks: list[dict[str, Any]]) -> dict[str, Any]:
     figures = {}
     for name in ranks[0]["figures"]:
         values = [rank["figures"][name] for rank in ranks]
-        if name.endswith("_ms") or name.startswith("peak"):
+        if name.startswith("peak"):
             figures[name] = max(values)
         elif name.endswith("_bytes") or name in ("edges", "rows", "messages"):
             figures[name] = sum(values)

@@ -6,7 +6,10 @@ lists of ``figures``, and ``threads``, ``peer`` and ``versions``, or says why it
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,28 +79,48 @@ class Results:
     def __init__(self, path: Path, facts: Line) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            text = path.read_bytes()
-            path.write_bytes(text[: text.rfind(b"\n") + 1])
-        lines = read_lines(path) if path.exists() else []
+        self._file = path.open("a+b")
+        self._lock()
+        self._file.seek(0)
+        text = self._file.read()
+        self._file.truncate(text.rfind(b"\n") + 1)
+        lines = read_lines(path)
         if lines:
             self._require_same(lines[0].line, facts)
         else:
             self._append({"kind": "machine", **facts})
-        self._done = {_key(located.line["cell"]) for located in lines if located.line["kind"] == "cell"}
+        self._done = {_key(one.line["cell"]): one.line for one in lines if one.line["kind"] == "cell"}
 
-    def has(self, cell: Line) -> bool:
-        """Whether the cell is done."""
-        return _key(cell) in self._done
+    def has(self, cell: Line, sides: Iterable[str], rounds: int) -> bool:
+        """Whether the cell is done: these sides, and those that were measured in as many rounds."""
+        line = self._done.get(_key(cell), {"sides": []})
+        found = {side["side"]: len(side["seconds"]) if "seconds" in side else rounds for side in line["sides"]}
+        return bool(found) and all(found.get(name, 0) >= rounds for name in sides)
 
     def add(self, line: Line) -> None:
-        """Write the line of a cell."""
+        """Write the line of a cell; it stands for one that the file may have of it."""
         self._append(line)
-        self._done.add(_key(line["cell"]))
+        self._done[_key(line["cell"])] = line
+
+    def close(self) -> None:
+        """Let others write."""
+        self._file.close()
 
     def _append(self, line: Line) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        self._file.write((json.dumps(line) + "\n").encode())
+        self._file.flush()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):  # file systems without locks
+                return
+            raise InputError(
+                argument="out",
+                given=f"{self.path}, which another run is writing",
+                expected="a folder of its own for each run",
+            ) from None
 
     def _require_same(self, header: Line, facts: Line) -> None:
         for name in _DECIDING:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .case import Figures, Work
+from .memory_use import begin_peak, peak_bytes
 
 RATE = 0.005
 
@@ -41,6 +42,7 @@ def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]
     optimizer = torch.optim.Adam(model.parameters(), RATE)
 
     def work() -> Figures:
+        begin_peak()
         faults, start, steps, loss = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter(), 0, None
         for arguments, y in batches():
             optimizer.zero_grad()
@@ -56,7 +58,7 @@ def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]
             "batches": steps,
             "loss": loss,
             "faults_per_step": faults,
-            "peak_mib": now.ru_maxrss / 1024,
+            "peak_mib": peak_bytes() / 2**20,
         }
 
     return work

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 from spsample.convert import convert
@@ -30,11 +31,20 @@ def store_of(spec: str, cache: Path) -> Path:
                 hint="Convert the data set again, without reordering.",
             )
         return given
-    name = "".join(letter if letter.isalnum() or letter == "-" else "_" for letter in spec.strip("./"))
-    store = cache / name
+    store = cache / _name_of(spec)
     if not (store / "meta.json").is_file():
         cache.mkdir(parents=True, exist_ok=True)
         convert(spec, store)
     if not (store / "indptr.npy").is_file():
         raise DataError(argument="graph", given=f"{store} without indptr.npy", expected="a whole store")
     return store
+
+
+def _name_of(spec: str) -> str:
+    """Of the store in a cache: another one for another file, and for a file that was changed."""
+    name = "".join(letter if letter.isalnum() or letter == "-" else "_" for letter in spec.strip("./"))
+    file = Path(spec).resolve()
+    if not file.is_file():
+        return name
+    facts = f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
+    return f"{name}-{sha256(facts.encode()).hexdigest()[:12]}"

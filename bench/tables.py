@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from .case import declared
-from .records import Line, read_lines
+from .records import Line, Located, read_lines
 
 TIMES = ("ms", "fastest_ms", "slowest_ms", "cpu_ms")
 RATIOS = ("over_baseline", "least", "most")
@@ -25,13 +25,19 @@ def table_of(paths: Iterable[Path]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for path in paths:
         header: Line = {}
-        for where, number, line in read_lines(path):
+        for where, number, line in latest(read_lines(path)):
             if line["kind"] == "machine":
                 header = line
             else:
                 place = {"case": header["case"], "line": f"{label(where)}:{number}", "commit": header.get("commit", "")}
                 rows += rows_of(line, {**place, "instruction_set": header["instruction_set"]})
     return pd.DataFrame(rows)
+
+
+def latest(lines: list[Located]) -> list[Located]:
+    """The lines without those of cells that were measured again."""
+    last = {repr(line["cell"]): number for _, number, line in lines if "cell" in line}
+    return [one for one in lines if "cell" not in one.line or last[repr(one.line["cell"])] == one.number]
 
 
 def rows_of(line: Line, facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -104,11 +110,12 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
     }
     figures = [name for name in table.columns if name not in hidden | {"instruction_set"}]
     picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side", *threads]})
-    if "ms" in table:
-        picked["ms"] = table["ms"].map(number)
-        if (table["fastest_ms"] < table["slowest_ms"]).any():  # of counts there is one round
+    if "ms" in table and (table["ms"] > 0).any():
+        once = not (table["fastest_ms"] < table["slowest_ms"]).any()  # where counts are measured there is one round
+        picked["ms, one run" if once else "ms"] = table["ms"].where(table["ms"] > 0).map(number)
+        if not once:
             picked["spread"] = [_spread(row.fastest_ms, row.slowest_ms) for row in table.itertuples()]
-    if "over_baseline" in table:
+    if "over_baseline" in table and "spread" in picked:
         picked["over baseline"] = [_ratio(row.over_baseline, row.least, row.most) for row in table.itertuples()]
     for name in figures if only is None else [name for name in figures if name in only]:
         picked[name.replace("_", " ")] = table[name].map(number)

@@ -21,6 +21,7 @@ from spsample.training import BlockMaker, ModelConfig, build_model, gradients_fo
 
 from .case import Figures
 from .inputs import Inputs
+from .memory_use import begin_peak, peak_bytes
 from .ours import comm_of, graph_of, sampler_of
 
 
@@ -68,6 +69,7 @@ class Epochs:
             prefetch=inputs.get("prefetch", 0),
             features=features,
         )
+        self._ahead = bool(inputs.get("prefetch", 0))
         self._blocks = BlockMaker(graph, self._sampler)
         torch.manual_seed(0)
         config = ModelConfig(inputs.get("model", "sage"), hidden=inputs["hidden"], dropout=inputs.get("dropout", 0.5))
@@ -79,18 +81,20 @@ class Epochs:
 
     def __call__(self) -> Figures:
         """One epoch."""
+        begin_peak()
         before, sent = dict(self._loader.seconds), self.comm.traffic.total()
         faults, start, loss = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter(), 0.0
         steps = 0
         for batch in self._steps():
             loss, steps = self._step(batch), steps + 1
         seconds = time.perf_counter() - start
-        spent = {name: 1e3 * (self._loader.seconds[name] - before[name]) for name in ("sampling", "features")}
+        spent = {name: 1e3 * (self._loader.seconds[name] - before[name]) / steps for name in ("sampling", "features")}
         now, used = self.comm.traffic.total(), resource.getrusage(resource.RUSAGE_SELF)
         phases = {f"{name}_ms": value for name, value in spent.items()}
-        phases["propagation_ms"] = max(1e3 * seconds - sum(spent.values()), 0.0)
+        if not self._ahead:  # else stages lie beside each other
+            phases["propagation_ms"] = max(1e3 * seconds / steps - sum(spent.values()), 0.0)
         sums = {"sent_bytes": now.bytes_sent - sent.bytes_sent, "messages": now.messages_sent - sent.messages_sent}
-        memory = {"faults_per_step": (used.ru_minflt - faults) / steps, "peak_mib": used.ru_maxrss / 1024}
+        memory = {"faults_per_step": (used.ru_minflt - faults) / steps, "peak_mib": peak_bytes() / 2**20}
         return {"seconds": seconds, "batches": steps, **phases, **sums, **memory, "loss": loss}
 
     def _steps(self) -> Iterator[Any]:

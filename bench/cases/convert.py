@@ -20,7 +20,7 @@ _SAMPLE_SECONDS = 0.01
 
 def convert(inputs: Inputs) -> Work:
     """The graph's edges in random order, as a file of the cell's ``format``, by a process of its own."""
-    folder = tempfile.TemporaryDirectory(prefix="spsample-bench-", dir=inputs.store.parent)
+    folder = tempfile.TemporaryDirectory(prefix="spsample-bench-")
     name, budget = f"edges.{inputs['format']}", inputs["memory_budget_mib"]
     count = _write(Path(folder.name) / name, inputs)
     words = ["convert", name, "store", "--overwrite", "--threads", str(inputs["threads"])]

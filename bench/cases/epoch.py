@@ -42,7 +42,7 @@ CASE = Case(
         Plot(
             ("sampling_ms", "features_ms", "propagation_ms"),
             x=("sampler", "placement", "ranks", "replication", "bulk_size"),
-            title="ms of an epoch, by phase (in turn)",
+            title="ms a step of p batches, by phase (in turn)",
             only="spsample, in turn",
         ),
         Plot("ms", x=("ranks", "replication", "bulk_size"), title="ms a step of p batches"),

@@ -17,18 +17,18 @@ from ..traced import dataset_of
 
 def plain(inputs: Inputs) -> Work:
     """Rows that other ranks hold are fetched batch by batch."""
-    from ..trainer import Epochs, placed_on
+    from ..trainer import Epochs
 
     inputs = _recorded(inputs)
-    return Epochs(inputs, placed_on(inputs.comm, inputs))
+    return Epochs(inputs, _placed(inputs))
 
 
 def cache(inputs: Inputs) -> Work:
     """A share of the rows is cached, those of the highest scores, but for rows that are here anyway."""
-    from ..trainer import Epochs, placed_on
+    from ..trainer import Epochs
 
     inputs = _recorded(inputs)
-    placed = placed_on(inputs.comm, inputs)
+    placed = _placed(inputs)
     scores = _scores(inputs, placed.seeds)
     if hasattr(placed.features, "block_vertices"):
         scores[placed.features.block_vertices()] = 0.0
@@ -46,6 +46,14 @@ def parts(inputs: Inputs) -> Work:
     mine, _ = part_dataset(data, split, comm.size, comm.rank, hops=hops)
     seeds = mine.train_idx[: inputs["batches"] * inputs["batch_size"] // comm.size]
     return Epochs(inputs, Placed(mine.graph, FeatureStore(mine.x), seeds, mine.y))
+
+
+def _placed(inputs: Inputs) -> Any:
+    """The whole graph on the ranks; seeds are train vertices, as those of parts are."""
+    from ..trainer import placed_on
+
+    seeds = dataset_of(inputs).train_idx[: inputs["batches"] * inputs["batch_size"]]
+    return placed_on(inputs.comm, inputs)._replace(seeds=seeds)
 
 
 def _recorded(inputs: Inputs) -> Inputs:
@@ -83,7 +91,11 @@ CASE = Case(
     baselines=("plain",),
     plots=(
         Plot("ms", x="ranks", title="ms a step of p batches"),
-        Plot(("sampling_ms", "features_ms", "propagation_ms"), x=("ranks", "side"), title="ms of an epoch, by phase"),
+        Plot(
+            ("sampling_ms", "features_ms", "propagation_ms"),
+            x=("ranks", "side"),
+            title="ms a step of p batches, by phase",
+        ),
         Plot("sent_bytes", x="ranks", title="bytes that ranks send in an epoch"),
     ),
     ranks=True,

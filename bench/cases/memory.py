@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import resource
 import sys
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +15,10 @@ from spsample.sparse import get_num_threads, measured_pool
 
 from ..case import Case, Figures, Plot, Side, Task, Values, Work
 from ..inputs import Inputs
+from ..memory_use import begin_peak, peak_bytes
 from ..ours import Calls, graph_of, sampler_of
 from ..process import SideProcess
 
-_STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _BULKS = 5
 
 
@@ -91,23 +88,10 @@ def _loaded(inputs: Inputs) -> tuple[sp.Graph, sp.Sampler]:
 
 
 def _peak_beyond(call: Callable[[], Any]) -> tuple[int, Any]:
-    """Bytes resident at the peak of a call beyond those before it, and its result.
-
-    Linux sets the mark of the peak back first. Elsewhere it is that of the process so far, which may hide the call's.
-    """
-    if _STATUS.exists():
-        _CLEAR_REFS.write_text("5")
-        before = _status("VmRSS")
-        result = call()
-        return _status("VmHWM") - before, result
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Bytes resident at the peak of a call beyond those before it, and its result."""
+    before = begin_peak()
     result = call()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, result  # bytes on macOS
-
-
-def _status(field: str) -> int:
-    match = re.search(rf"^{field}:\s+(\d+) kB$", _STATUS.read_text("ascii"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else 0
+    return peak_bytes() - before, result
 
 
 _SAMPLERS: dict[str, Values] = {

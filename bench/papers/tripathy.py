@@ -34,7 +34,7 @@ def _epoch(figure: str, sampler: str, placement: str, text: str, **more: tuple) 
         quick=_SMALL,
         ranks=_RANKS,
         sides=_IN_TURN,
-        plots=(Plot(_PHASES, x=("ranks", "replication", "bulk_size"), title="ms of an epoch"),),
+        plots=(Plot(_PHASES, x=("ranks", "replication", "bulk_size"), title="ms a step of p batches"),),
     )
 
 
