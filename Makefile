@@ -23,7 +23,7 @@ GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
 FUZZ_ARGS      ?=
 GPU_BENCH_ARGS ?=
-BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
+BENCH_ARGS     ?= all --quick
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
@@ -67,8 +67,8 @@ lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 fuzz: $(STAMP)/dev  ## junk and nearly valid arguments for everything that is public, for a minute, the same ones every time
 	OMP_NUM_THREADS=2 $(PY) tests/fuzz/fuzz_entry_points.py --minutes 1 $(FUZZ_ARGS)
 
-bench: $(STAMP)/dev  ## sampling against peers and the limits of memory, into bench/results/ (some minutes; bench/README.md)
-	$(PY) bench/run.py $(BENCH_ARGS)
+bench: $(STAMP)/dev  ## every measurement on small graphs, and one page, into results/ (five minutes on two cores)
+	$(BIN)/spsample bench $(BENCH_ARGS)
 
 docs: $(STAMP)/docs  ## the documentation site, into site/
 	$(BIN)/mkdocs build --strict
@@ -84,7 +84,7 @@ package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh 
 
 cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90 without spills, by NVRTC and nvcc; no GPU needed
 	$(PY) -m pytest $(PYTEST_SPREAD) tests/cuda/test_compiles.py
-	$(PY) bench/gpu/registers.py --arch sm_90 --compiler nvrtc
+	$(PY) tests/cuda/registers.py --arch sm_90 --compiler nvrtc
 
 cuda-races: $(STAMP)/dev  ## ThreadSanitizer over the CUDA sources: races between the threads of a kernel; no GPU needed
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-sanitize} $(PY) tests/cuda_emulator/races.py -m pytest $(PYTEST_SPREAD) $(RACES) $(PYTEST_ARGS)
@@ -102,8 +102,8 @@ gpu-test: $(GPU_NEEDS)  ## the tests that need a GPU, without the slow ones: wit
 	$(GPU) -m pytest -m "$(GPU_MARK)" tests/cuda $(PYTEST_ARGS)
 
 gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a small bulk of every sampler
-	$(SANITIZER) --tool memcheck $(GPU) bench/gpu/small_bulk.py
-	$(SANITIZER) --tool racecheck $(GPU) bench/gpu/small_bulk.py
+	$(SANITIZER) --tool memcheck $(GPU) tests/cuda/small_bulk.py
+	$(SANITIZER) --tool racecheck $(GPU) tests/cuda/small_bulk.py
 
 gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into results/ (docs/gpu.md)
 	for case in gpu gpu-features gpu-epoch; do \

@@ -71,16 +71,18 @@ class Peer:
 class Plot:
     """A picture of a case: `y` over `x`, a line or a bar for each `color`, a panel for each `facet`.
 
-    `y` is a figure of a side, or several that are stacked.
+    `y` is a figure of a side, or several that are stacked. Of several names in `x` or `color` those that vary are put
+    together. `only` is the beginning of the names of the sides that are shown.
     """
 
     y: str | tuple[str, ...]
-    x: str = "side"
-    color: str = "side"
+    x: str | tuple[str, ...] = "side"
+    color: str | tuple[str, ...] = "side"
     facet: str | None = None
     kind: str = "bar"
     logarithmic: bool = False
     title: str = ""
+    only: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class Case:
         Whether its figures are counts, the same in each round: one is enough.
     valid : callable, optional
         Whether a combination of values is a cell.
+    simulation : str
+        The case that goes on where ranks end, on ``--simulate P``.
     """
 
     about: str
@@ -127,6 +131,7 @@ class Case:
     ranks: bool = False
     exact: bool = False
     valid: Callable[[Values], bool] | None = None
+    simulation: str = ""
 
     def baseline_of(self, sides: list[dict[str, Any]]) -> dict[str, Any] | None:
         """The side of a line that the others are compared with; None where none of `baselines` was measured."""

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from spsample.comm import Communicator, LocalCommunicator, broadcast_object, init
+from spsample.comm import Communicator, LocalCommunicator, broadcast_object, collective, init
 from spsample.comm.launch import detect
 from spsample.errors import InputError
 
@@ -58,14 +58,26 @@ def case_command(name: str) -> click.Command:
     """The command of a case: an option for each of its parameters."""
     case: Case = declared("cases", name)
 
-    def run(**given: Any) -> None:
+    def run(simulate: int = 0, **given: Any) -> None:
         how = {option: given.pop(option) for option in ("rounds", "sides", "pythons", "graph_cache", "out", "quick")}
         chosen = {parameter: values for parameter, values in given.items() if values}
-        run_and_report({name: chosen}, **how)
+        if simulate:
+            run_and_report({case.simulation: _simulated(case.simulation, chosen, simulate)}, **how)
+        else:
+            run_and_report({name: chosen}, **how)
 
     options = [_option(parameter, values) for parameter, values in case.parameters.items()]
+    if case.simulation:
+        text = f"In place of a run: the case {case.simulation} with up to P ranks."
+        options.append(click.Option(["--simulate"], type=click.IntRange(2), metavar="P", help=text))
     help_text = f"{case.about}\n\n{case.claim}" + ("\n\nAlso under mpirun, srun and torchrun." if case.ranks else "")
     return click.Command(name, callback=run, params=[*options, *_shared()], help=help_text, short_help=case.about)
+
+
+def _simulated(name: str, chosen: dict[str, Any], most: int) -> dict[str, Any]:
+    """The parameters that a simulation shares with the case that it goes on with."""
+    shared = {key: values for key, values in chosen.items() if key in declared("cases", name).parameters}
+    return {**shared, "ranks": tuple(2**i for i in range(2, most.bit_length()) if 2**i <= most)}
 
 
 def _option(name: str, values: tuple[Value, ...]) -> click.Option:
@@ -110,8 +122,9 @@ def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) 
         files = []
         for name, chosen in wanted.items():
             case: Case = declared("cases", name)
-            if comm.size > 1 and not case.ranks:
-                _refuse_ranks(name, comm.size)
+            with collective(comm):
+                if comm.size > 1 and not case.ranks:
+                    _refuse_ranks(name, comm.size)
             given = {**case.parameters, **(case.quick if how["quick"] else {}), **chosen}
             files.append(run_case(name, given, cache, out, settings, comm))
         if comm.rank == 0:
@@ -130,12 +143,14 @@ def _print_and_write(files: list[Path], out: Path) -> None:
     from .report import write_report
     from .tables import missing_in, shown, table_of
 
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = Console(width=max(Console().width, 120))
     for path in files:
         table = table_of([path])
         if table.empty:
             continue
-        picked = shown(table, declared("cases", table["case"].iloc[0]).parameters)
+        case: Case = declared("cases", table["case"].iloc[0])
+        plotted = [name for plot in case.plots for name in ([plot.y] if isinstance(plot.y, str) else plot.y)]
+        picked = shown(table, case.parameters, plotted).drop(columns=["line", "spread"], errors="ignore")
         made = Table(*picked.columns, title=str(path))
         for row in picked.itertuples(index=False):
             made.add_row(*row)
@@ -225,4 +240,4 @@ def paper(ctx: click.Context, name: str, **how: Any) -> None:
     run_paper(name, **how)
 
 
-paper.params += _shared()
+paper.params += [click.Option(["--graph"], multiple=True, help="In place of the figures' own."), *_shared()]

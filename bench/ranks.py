@@ -74,7 +74,7 @@ def together(ranks: list[dict[str, Any]]) -> dict[str, Any]:
         values = [rank["figures"][name] for rank in ranks]
         if name.endswith("_ms") or name.startswith("peak"):
             figures[name] = max(values)
-        elif name.endswith("_bytes") or name in ("batches", "edges", "rows", "messages"):
+        elif name.endswith("_bytes") or name in ("edges", "rows", "messages"):
             figures[name] = sum(values)
         else:
             figures[name] = sum(values) / len(values)

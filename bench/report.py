@@ -90,34 +90,35 @@ def _section_html(section: Section) -> list[str]:
 
 def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     """The picture; None where nothing of it was measured."""
+    table = table[table["side"].str.startswith(plot.only)]
     figures = [plot.y] if isinstance(plot.y, str) else list(plot.y)
     figures = [name for name in figures if name in table and table[name].notna().any()]
-    if not figures or plot.x not in table:
+    if not figures:
         return None
+    table, x = _put_together(table, plot.x)
+    table, color = _put_together(table, plot.color)
     facet = plot.facet if plot.facet in table and table[plot.facet].nunique() > 1 else None
-    drawn = _plain(table, plot, facet) if isinstance(plot.y, str) else _stacked(table, plot, figures, facet)
+    how = {"x": x, "facet_col": facet}
+    if not isinstance(plot.y, str):
+        long = table.melt([x, *([facet] if facet else [])], figures, "part", "ms a batch")
+        drawn = px.bar(long.astype({x: str}), y="ms a batch", color="part", **how)
+    elif plot.kind == "line":
+        log = plot.logarithmic
+        drawn = px.line(table.sort_values(x), y=plot.y, color=color, markers=True, log_x=log, log_y=log, **how)
+    else:
+        drawn = px.bar(table.astype({x: str}), y=plot.y, color=color, barmode="group", log_y=plot.logarithmic, **how)
     drawn.update_layout(title=plot.title, template="simple_white", height=420, legend_title_text="")
     return drawn
 
 
-def _plain(table: pd.DataFrame, plot: Plot, facet: str | None) -> go.Figure:
-    rows = table.sort_values(plot.x, kind="stable") if plot.kind == "line" else table
-    how = {"x": plot.x, "y": plot.y, "color": plot.color, "facet_col": facet}
-    if plot.kind == "line":
-        drawn = px.line(rows, markers=True, log_x=plot.logarithmic, log_y=plot.logarithmic, **how)
-    else:
-        drawn = px.bar(rows.astype({plot.x: str}), barmode="group", log_y=plot.logarithmic, **how)
-    return drawn
-
-
-def _stacked(table: pd.DataFrame, plot: Plot, figures: list[str], facet: str | None) -> go.Figure:
-    """Bars of several figures upon each other, one for each value of x and of the color."""
-    words = table[plot.x].astype(str)
-    if plot.color != plot.x:
-        words = words + ", " + table[plot.color].astype(str)
-    kept = [plot.x, *([facet] if facet else [])]
-    long = table.assign(**{plot.x: words})[[*kept, *figures]].melt(kept, figures, "part", "ms")
-    return px.bar(long, x=plot.x, y="ms", color="part", facet_col=facet)
+def _put_together(table: pd.DataFrame, names: str | tuple[str, ...]) -> tuple[pd.DataFrame, str]:
+    """The table with a column of the names that vary, and that column."""
+    if isinstance(names, str):
+        return table, names
+    varied = [name for name in names if name in table and table[name].nunique() > 1] or [names[0]]
+    label = ", ".join(varied)
+    words = table[varied].astype(str).agg(", ".join, axis=1) if len(varied) > 1 else table[varied[0]]
+    return table.assign(**{label: words}), label
 
 
 def _line_html(path: Path) -> str:

@@ -31,7 +31,7 @@ def store_of(spec: str, cache: Path) -> Path:
                 hint="Convert the data set again, without reordering.",
             )
         return given
-    name = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in spec.strip("./"))
+    name = "".join(letter if letter.isalnum() or letter == "-" else "_" for letter in spec.strip("./"))
     store = cache / name
     if not (store / "meta.json").is_file():
         cache.mkdir(parents=True, exist_ok=True)

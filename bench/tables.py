@@ -76,8 +76,9 @@ def _ratios(side: Line, base: Line | None) -> dict[str, float]:
     return dict(zip(RATIOS, (statistics.median(ratios), min(ratios), max(ratios)), strict=True))
 
 
-def shown(table: pd.DataFrame, parameters: Iterable[str]) -> pd.DataFrame:
-    """The columns that differ or were measured, as text for people."""
+def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | None = None) -> pd.DataFrame:
+    """The parameters that vary and what was measured, as text for people; of the figures all, or `only` some."""
+    parameters = [*parameters, "ranks"]
     varied = [name for name in parameters if name in table and table[name].nunique() > 1]
     threads = ["threads"] if "threads" not in varied else []
     hidden = {"case", "commit", "is_limit", "peer", "line", "side", "threads", "problem", *parameters, *TIMES, *RATIOS}
@@ -88,7 +89,7 @@ def shown(table: pd.DataFrame, parameters: Iterable[str]) -> pd.DataFrame:
         picked["spread"] = [_spread(row.fastest_ms, row.slowest_ms) for row in table.itertuples()]
     if "over_baseline" in table:
         picked["over baseline"] = [_ratio(row.over_baseline, row.least, row.most) for row in table.itertuples()]
-    for name in figures:
+    for name in figures if only is None else [name for name in figures if name in only]:
         picked[name.replace("_", " ")] = table[name].map(number)
     picked["line"] = table["line"]
     if table["problem"].any():

@@ -135,9 +135,7 @@ class _Turns:
             process = processes.of(entry, self._threads)
             self._versions = process.versions
             process.prepare(entry.side, store, values)
-        except MissingError as error:
-            self._says = {"missing": str(error)}
-        except FailedError as error:
+        except (FailedError, MissingError) as error:
             self._fail(error)
 
     def take(self, *, keep: bool) -> None:
@@ -146,14 +144,14 @@ class _Turns:
             return
         try:
             done = self._processes.of(self._entry, self._threads).run(self._entry.side)
-        except FailedError as error:
+        except (FailedError, MissingError) as error:
             self._fail(error)
             return
         if keep:
             add_turn(self._says, done)
 
-    def _fail(self, error: FailedError) -> None:
-        self._says = {"failed": str(error)}
+    def _fail(self, error: FailedError | MissingError) -> None:
+        self._says = {"missing" if isinstance(error, MissingError) else "failed": str(error)}
         self._processes.end(self._entry)
 
     def record(self) -> Line:

@@ -75,6 +75,7 @@ PEER = Peer(
     {
         "blocks": (Side("limit: lines read at random", random_lines),),
         "loader-blocks": (Side("limit: rows read at random", random_rows),),
+        "gather": (Side("limit: rows read at random", random_rows),),
     },
     is_limit=True,
 )

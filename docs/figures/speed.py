@@ -1,4 +1,4 @@
-"""Draws speed.png from docs/benchmarks/sampling.jsonl: milliseconds per batch, spsample and others."""
+"""Draws speed.png from docs/records/sampling.jsonl: milliseconds per batch, spsample and others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-RECORDS = Path(__file__).resolve().parents[1] / "benchmarks" / "sampling.jsonl"
+RECORDS = Path(__file__).resolve().parents[1] / "records" / "sampling.jsonl"
 OURS, OTHERS, INK, GREY = "#2468b0", "#b6bcc8", "#1f2937", "#6b7280"
 
 

@@ -22,11 +22,9 @@ def bench(ctx: typer.Context) -> None:
         require_module(package, needed_for="spsample bench", extra="bench")
     checkout = Path(spsample.__file__).parents[1]
     if find_spec("spsample.bench") is None and (checkout / "bench" / "command.py").exists():
-        spsample.__path__.append(
-            str(checkout)
-        )  # sources with the core built in place: the folder beside is the package
+        spsample.__path__.append(str(checkout))  # sources whose core was built in place, without an installation
     if find_spec("spsample.bench") is None:
         raise MissingDependencyError(package="spsample.bench", needed_for="spsample bench", extra="bench")
     from spsample.bench.command import bench as command
 
-    command.main(ctx.args, prog_name="spsample bench", standalone_mode=False)
+    command.main(ctx.args, prog_name="spsample bench")

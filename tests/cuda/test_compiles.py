@@ -11,6 +11,7 @@ import re
 
 import pytest
 from ptxas_report import ARCHITECTURES, COMPILERS, KernelReport, compiled, missing, parsed, ptx
+from registers import resident_warps
 
 from spsample.backends.cuda.sources import Variant, source_names
 
@@ -45,6 +46,13 @@ def test_a_report_is_read() -> None:
         KernelReport("largest", 12, 0, 0, 0, 0, 128),
     ]
     assert parsed(REPORT)[0].spills == 6
+
+
+def test_warps_that_registers_and_shared_memory_allow() -> None:
+    kernel = KernelReport("k", 32, 0, 0, 0, 0)
+    assert resident_warps(kernel, "sm_90") == 64
+    assert resident_warps(kernel._replace(registers=52), "sm_90") == 32
+    assert resident_warps(kernel._replace(shared=24704), "sm_80") == 48
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -77,21 +77,10 @@ def test_real_graphs_with_wide_ids(gpu, graph):
         check(wide, sampler, some_seeds(graph, 3, 48), 48, edge_ids=True)
 
 
-def test_rmat_pairs_are_those_of_the_data_set(gpu):
-    """The benchmarks make their graphs on the GPU."""
-    rmat, graphs = pytest.importorskip("gpu.rmat"), pytest.importorskip("graphs")
-    indptr, indices = graphs.rmat_arrays(16, 8)
-    made = rmat.rmat_csr(16, 8, rmat.device_pairs(), most_entries=1 << 18)
-    np.testing.assert_array_equal(gpu.to_host(made.indptr), indptr)
-    np.testing.assert_array_equal(gpu.to_host(made.indices), indices)
-
-
 @pytest.fixture(scope="module")
-def large(gpu):
-    """R-MAT of 2^21 vertices and some 120 million entries, as the benchmarks have it; made on the GPU."""
-    rmat = pytest.importorskip("gpu.rmat")
-    made = rmat.rmat_csr(21, 32, rmat.device_pairs())
-    return sp.Graph(gpu.to_host(made.indptr), gpu.to_host(made.indices))
+def large():
+    """R-MAT of 2^21 vertices and some 120 million entries, as the benchmarks have it."""
+    return sp.load_dataset("rmat:21,32").graph
 
 
 @needs_cpu

@@ -31,7 +31,7 @@ def test_edge_cases_and_faults(backend, tmp_path):
     ],
 )
 def test_a_rank_is_killed(backend, job, rank, phase, number):
-    """bench/lost_ranks.py goes through all phases, and resumes. The launcher says what was lost, the others where."""
+    """`by_hand/lost_ranks.py` does so in all phases, and resumes. The launcher says what was lost, the others where."""
     status, output = run_job(  # their own time-out is beyond the job's
         backend, HERE / "killed_rank.py", backend, job, rank, phase, number, timeout=200
     )

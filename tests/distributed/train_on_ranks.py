@@ -196,7 +196,7 @@ def case_resumption(comm):
 
 
 def case_resumption_at_every_step(comm):
-    """Of two epochs, bit for bit; `bench/resume_points.py` does so with other samplers and models.
+    """Of two epochs, bit for bit; `by_hand/resume_points.py` does so with other samplers and models.
 
     Over gloo by DDP, as over NCCL: its buckets must not be rebuilt after the first step.
     """

@@ -48,8 +48,13 @@ def test_pages_lie_in_four_groups():
 
 def test_every_page_is_reached():
     listed = set(re.findall(r"[\w/-]+\.md", nav()))
-    there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "adr"}
+    there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name not in ("adr", "records")}
     assert listed == there | {"adr/index.md"}
+
+
+def test_every_record_is_listed():
+    listed = re.findall(r"\((\w+\.jsonl)\)", (DOCS / "records" / "index.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(path.name for path in (DOCS / "records").glob("*.jsonl"))
 
 
 def test_records_have_short_titles():

@@ -13,7 +13,7 @@ from emulated_device import EmulatedDevice
 from spsample.backends.cuda.sources import source_names, source_path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "conformance"))
+sys.path[:0] = [str(ROOT / "tests" / room) for room in ("conformance", "cuda")]
 
 collect_ignore_glob = [] if races.watched() else ["test_*.py"]
 

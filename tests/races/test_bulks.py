@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from emulated_backend import emulated
 from equality import assert_bulks_same
+from small_bulk import samplers, small_graph
 
 import spsample as sp
-from gpu.small_bulk import samplers, small_graph
 
 __all__ = ["emulated"]
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from copies_bound import most_spared
-from copies_search import least_mean
 from spsample.errors import DTypeError, InputError
 from spsample.features.copies import METHODS, CopyPlan, cost, plan_copies
 from spsample.features.copies.greedy import greedy
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.request import CopyRequest
 from spsample.features.score_order import hottest
+from tests.unit.copies_search import least_mean, most_spared
 
 ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 
@@ -112,7 +111,7 @@ def test_greedy_with_equal_links_gives_the_optimum_and_even_devices(alpha):
     assert found.largest < 1.005 * found.mean
 
 
-def test_the_bound_of_the_benchmark_holds():
+def test_the_bound_of_large_cases_holds():
     """`most_spared` is no less than what the best plan spares, and near it."""
     rng = np.random.default_rng(1)
     for _ in range(60):
@@ -122,10 +121,22 @@ def test_the_bound_of_the_benchmark_holds():
         assert most * (1 - 1e-12) <= most_spared(scores, devices, budget, links) < 1.05 * most
 
 
-def test_the_bound_of_the_benchmark_is_the_optimum_of_equal_devices():
+def test_best_copies_of_many_rows_spare_as_much_as_any_plan_can():
     scores, links = zipf(5000), uniform_links(0.4, 4)
     spared = scores.sum() - cost(plan_copies(scores, 4, 250, 0.4), scores, 0.4).mean
     assert spared == pytest.approx(most_spared(scores, 4, 250, links), rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+@pytest.mark.parametrize("by_device", [False, True])
+def test_greedy_of_many_rows_is_near_what_any_plan_can_spare(by_device, share):
+    """Two groups of devices with fast links, and one score or one for each."""
+    matrix = np.kron(np.eye(2), np.full((2, 2), 0.2)) + np.kron(1 - np.eye(2), np.full((2, 2), 0.6))
+    scores = np.stack([zipf(5000, seed=i if by_device else 0) for i in range(4)])
+    budget = int(share * 5000)
+    spared = scores.sum() / 4 - cost(plan_copies(scores, 4, budget, matrix), scores, matrix).mean
+    most = most_spared(scores, 4, budget, link_costs(matrix, 4))
+    assert 0.98 * most < spared <= most * (1 + 1e-9)
 
 
 def test_two_groups_of_devices_pay_nearly_the_same():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 from pathlib import Path
@@ -55,11 +54,3 @@ def test_the_folder_of_real_graphs_is_handed_on(tmp_path):
 def test_sanitizers_do_not_report_calls_that_are_meant_to_fail():
     for line in commands("gpu-sanitize"):
         assert "--report-api-errors no " in line
-
-
-def test_torch_is_loaded_before_the_libraries_that_need_it():
-    peer = ast.parse((ROOT / "bench" / "peers" / "wholegraph.py").read_text(encoding="utf-8"))
-    imported = [
-        name.name for node in peer.body if isinstance(node, ast.Import) for name in node.names if node.col_offset == 0
-    ]
-    assert imported.index("torch") < min(imported.index("libwholegraph"), imported.index("pylibwholegraph.torch"))

@@ -1,4 +1,4 @@
-"""Training runs that are killed and resumed, in processes of their own (bench/kill_and_resume.py does many more)."""
+"""Training runs that are killed and resumed, in processes of their own (`kill_and_resume.py` does many more)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Song, Jiang: rethinking graph data placement for graph neural network training on multiple GPUs (ICS 2022)."""
+
+from __future__ import annotations
+
+from ..case import Plot
+from ..paper import Figure, Paper
+
+PAPER = Paper(
+    "Song and Jiang (ICS 2022)",
+    (
+        Figure(
+            title="Costs of placements",
+            text="By the paper's cost: rows from the host, and alpha for rows of a peer. Mean of the devices, and the "
+            "largest (min-max). The algorithm as printed is near the best copies; where alpha >= 1 replication "
+            "is best.",
+            case="copies",
+            plots=(
+                Plot("mean", x="alpha", kind="line", facet="devices", title="mean cost by alpha"),
+                Plot("largest", x="alpha", kind="line", facet="devices", title="cost of the device that pays most"),
+            ),
+        ),
+        Figure(
+            title="Preprocessing",
+            text="Seconds of placing, beside those of the scores (score ms). The paper counts in hours what "
+            "METIS takes.",
+            case="copies",
+            parameters={"alpha": (0.3,), "share": (0.1,)},
+            plots=(Plot("ms", x="devices", kind="line", logarithmic=True, title="ms of placing"),),
+        ),
+        Figure(
+            title="Locality-aware sampling: time, fetched rows and accuracy against the factor",
+            text="Neighbours that a rank has weigh more, by a factor: fewer rows are fetched, and samples are "
+            "biased, which "
+            "importance weights take back.",
+            case="locality",
+        ),
+    ),
+)
