@@ -50,7 +50,8 @@ def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] =
     """Write the page of some results files; without sections one for each case."""
     whole = table_of(paths)
     if not sections and not whole.empty:
-        sections = [section_of(str(name), rows) for name, rows in whole.groupby("case", sort=False)]
+        cases = whole.groupby("case", sort=False)
+        sections = [section_of(str(name), rows.dropna(axis=1, how="all")) for name, rows in cases]
     parts = [f"<h1>{html.escape(title)}</h1>", *_machines(paths)]
     for section in sections:
         parts += _section_html(section)

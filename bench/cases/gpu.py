@@ -151,7 +151,12 @@ CASE = Case(
         "threads": (os.cpu_count() or 1,),
         "times": ("bulk",),
     },
-    quick={"graph": ("rmat:14,16",), "batches": (16,), "batch_size": (256,)},
+    quick={
+        "graph": ("rmat:14,16",),
+        "sampling": ("sage:15,10,5", "ladies:64,64,64"),
+        "batches": (8,),
+        "batch_size": (128,),
+    },
     sides=(
         Side("spsample cuda", bulk),
         Side("spsample cuda, entries on the host", bulk, {"entries": "host"}),

@@ -22,7 +22,7 @@ extras `gpu` and `dev`, torch, pytest and hypothesis among them, and the version
   PYTHON=python3              of all steps; that of `prepare` is of the same version as that of the GPU's machine
   NVRTC=13.0.88               version of nvidia-cuda-nvrtc there; kernels of another one are compiled anew
   ARCHS="sm_80 sm_90"         GPUs to compile for
-  WHEELS="NAME==VERSION ..."  what that Python lacks: tomli-w, and WholeGraph for its torch (torch 2.11 by default)
+  WHEELS="NAME==VERSION ..."  what that Python lacks: tomli-w, plotly, and WholeGraph for its torch (torch 2.11 by default)
 TEXT
 }
 
@@ -32,7 +32,7 @@ PYTHON=${PYTHON:-python3}
 NVRTC=${NVRTC:-13.0.88}
 ARCHS=${ARCHS:-sm_80 sm_90}
 WHEELS=${WHEELS:-pylibwholegraph-cu13==26.2.1 libwholegraph-cu13==26.2.1 libraft-cu13==26.2.0 librmm-cu13==26.2.0
-    rmm-cu13==26.2.0 rapids-logger==0.2.3 tomli-w==1.2.0}
+    rmm-cu13==26.2.0 rapids-logger==0.2.3 tomli-w==1.2.0 plotly==7.1.0}
 
 say() { printf '%s\n' "first_run: $*" >&2; }
 
@@ -131,38 +131,38 @@ correct() {
         -k 'full_size or (unweighted or weighted) and large'
 }
 
+# bench LIMIT NAME CASE OPTION...: a case of `spsample bench`, into a folder of its own; run again, it goes on.
+bench() {
+    local limit=$1 name=$2
+    shift 2
+    measure "$limit" "$name" "$PYTHON" -m spsample.cli.main bench "$@" --graph-cache "$FIRST_RUN/graphs" --out "$OUT/$name"
+}
+
 sampling() {
-    local case
     measure 40 wholegraph "$PYTHON" -c 'import torch, pylibwholegraph.torch; print("WholeGraph is there")'
-    for case in unweighted weighted; do
-        measure 140 "sampling-$case" "$PYTHON" bench/gpu/run.py sampling --case "$case" --rounds 3 --few-batches 4 \
-            --graph-cache "$FIRST_RUN/graphs" --out "$OUT/$case"
-    done
-    measure 60 layerwise "$PYTHON" bench/gpu/run.py layerwise --rounds 3 --few-batches 4 --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
-    measure 120 epoch "$PYTHON" bench/gpu/run.py epoch --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
+    bench 420 sampling gpu --rounds 3
+    bench 140 epoch gpu-epoch --rounds 2
 }
 
 features() {
-    local graph graphs=(rmat:20,16 rmat:21,32)
-    compgen -G "$SPSAMPLE_DATA/*cnr2000.npz" >/dev/null && graphs+=(cnr2000)
-    for graph in "${graphs[@]}"; do
-        measure 150 "hot-share-$graph" "$PYTHON" bench/gpu/run.py hot-share --graph "$graph" --graph-cache "$FIRST_RUN/graphs" \
-            --out "$OUT/hot-share-$graph"
+    local graph real
+    real=$(compgen -G "$SPSAMPLE_DATA/*cnr2000.npz") || true
+    # shellcheck disable=SC2086  # none, or one
+    for graph in rmat:20,16 rmat:21,32 $real; do
+        bench 200 "features-$(basename "$graph" .npz)" gpu-features --graph "$graph"
     done
-    measure 120 features "$PYTHON" bench/gpu/run.py features --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
 }
 
 profile() {
-    local case nsight sections kernels
+    local sampling nsight sections kernels
     sections=(SpeedOfLight Occupancy MemoryWorkloadAnalysis SchedulerStats WarpStateStats LaunchStats)
-    nsight=(ncu --clock-control none --profile-from-start off --csv --page raw "${sections[@]/#/--section=}")
-    for case in uniform weighted ladies; do
-        measure 80 "kernels-$case" "$PYTHON" bench/gpu/run.py kernels --case "$case" --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
-    done
+    nsight=(ncu --target-processes all --clock-control none --csv --page raw "${sections[@]/#/--section=}")
+    bench 240 kernels gpu --side 'spsample cuda' --times kernel
     kernels='sample_uniform_narrow|mark_found|number_columns|rank_slots|place_known|place_new'
-    for case in uniform weighted; do
-        measure 170 "nsight-$case" "${nsight[@]}" -k "regex:$kernels" --log-file "$OUT/nsight-$case.csv" \
-            "$PYTHON" bench/gpu/run.py kernels --case "$case" --profiler --graph-cache "$FIRST_RUN/graphs"
+    for sampling in sage weighted; do # 18 launches, and 9, are one bulk; the first of four is left out
+        measure 180 "nsight-$sampling" "${nsight[@]}" -k "regex:$kernels" --launch-skip 18 --launch-count 18 \
+            --log-file "$OUT/nsight-$sampling.csv" "$PYTHON" -m spsample.cli.main bench gpu --side 'spsample cuda' --rounds 3 \
+            --sampling "$sampling:15,10,5" --graph-cache "$FIRST_RUN/graphs" --out "$OUT/nsight-$sampling"
         kernels='plan_weighted|plan_weighted_long|draw_summed'
     done
 }

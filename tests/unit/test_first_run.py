@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from needs import require
 
@@ -120,12 +122,12 @@ def test_what_fails_is_named_and_the_rest_goes_on(machine):
 
 def test_features_of_the_real_graph_are_measured_where_it_was_carried(machine):
     machine.prepare()
-    assert "--graph cnr2000" not in machine.run("features").stderr
+    assert "cnr2000" not in machine.run("features").stderr
     (machine.folder / "carried" / "data").mkdir()
     (machine.folder / "carried" / "data" / "topo_cnr2000.npz").write_text("")
     machine.limits.unlink()
     done = machine.run("features")
-    assert "hot-share --graph cnr2000" in done.stderr
+    assert "features-topo_cnr2000: ok" in done.stdout
     assert sum(map(int, machine.limits.read_text().split())) <= MOST_SECONDS
 
 
@@ -138,6 +140,22 @@ def test_kernels_that_do_not_fit_are_told(machine):
 
 def test_programs_of_the_steps_are_there():
     text = (ROOT / "tests" / "cuda" / "first_run.sh").read_text()
-    named = {word for word in text.split() if word.startswith(("bench/", "tests/")) and word.endswith(".py")}
-    assert {Path(name).name for name in named} == {"small_bulk.py", "run.py", "compile_kernels.py"}
+    named = {word for word in text.split() if word.startswith("tests/") and word.endswith(".py")}
+    assert {Path(name).name for name in named} == {"small_bulk.py", "compile_kernels.py"}
     assert all((ROOT / name).is_file() for name in named)
+
+
+def test_measurements_of_the_steps_are_understood(machine):
+    """Each case by its name, with options that it has."""
+    pytest.importorskip("pandas")
+    from spsample.bench.command import bench
+
+    machine.prepare()
+    for step in STEPS[1:]:
+        assert machine.run(step).returncode == 0
+    calls = [line.split(" bench ", 1)[1] for line in machine.calls.read_text().splitlines() if " bench " in line]
+    words = [shlex.split(call.replace("spsample cuda", "cuda")) for call in calls]
+    assert {first for first, *_ in words} == {"gpu", "gpu-epoch", "gpu-features"}
+    context = click.Context(bench)
+    for name, *options in words:
+        bench.get_command(context, name).make_context(name, options)
