@@ -14,7 +14,7 @@ def bulk(inputs: Inputs) -> Work:
 
 
 CASE = Case(
-    about="LADIES (laws `norm` and `squared_count`) and FastGCN, beside the authors' methods in SciPy.",
+    about="LADIES (laws norm and squared_count) and FastGCN, beside the authors' methods in SciPy.",
     claim="Drawn in bulk, layer-wise batches are many times as fast as by a product for each batch.",
     parameters={
         "graph": ("rmat:18,16",),

@@ -15,7 +15,6 @@ from spsample.bench.case import Case, declared, names_in  # noqa: E402
 from spsample.bench.records import read_lines  # noqa: E402
 from spsample.bench.run import run_case  # noqa: E402
 from spsample.bench.turns import Settings  # noqa: E402
-
 from spsample.comm import LocalCommunicator  # noqa: E402
 
 TINY = {

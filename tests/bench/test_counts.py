@@ -20,7 +20,6 @@ from spsample.bench.compare import differences
 from spsample.bench.records import read_lines
 from spsample.bench.run import run_case
 from spsample.bench.turns import Settings
-
 from spsample.comm import run_threads
 
 COUNTS = Path(__file__).with_name("counts.jsonl")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 from emulated_backend import emulated, needs_compiler
+
+import spsample as sp
 from spsample.bench import gpu
 from spsample.bench.case import declared
 from spsample.bench.inputs import Inputs
 from spsample.bench.peers._composition import Composition, Library
-
-import spsample as sp
 from spsample.errors import InputError
 
 __all__ = ["emulated"]

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+import spsample as sp
 from spsample.bench.simulate import (
     PARTS,
     Setting,
@@ -17,8 +19,6 @@ from spsample.bench.simulate import (
     step_seconds,
     validate,
 )
-
-import spsample as sp
 from spsample.errors import InputError
 from spsample.planning.cluster import Link, network_named, sample_pilot
 

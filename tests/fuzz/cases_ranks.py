@@ -7,7 +7,7 @@ from case import Case
 
 import spsample as sp
 from spsample import comm
-from spsample.comm import LocalCommunicator, Recorder, Traffic, run_threads
+from spsample.comm import LocalCommunicator, Recorder, Traffic, all_gather_object, broadcast_object, run_threads
 from spsample.distributed.published.variants import ComparedGraph
 from spsample.features import CachedFeatures, CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures
 from spsample.loading import SamplerCount, samplers_for
@@ -48,6 +48,8 @@ def exchange(make, ranks):
             lambda: ranks.split(0, make.choice([None, 0, -ranks.rank])),
             ranks.duplicate,
             ranks.barrier,
+            lambda: broadcast_object(ranks, lambda: array),
+            lambda: all_gather_object(ranks, {"rank": ranks.rank}),
         ]
     )()
 
@@ -251,6 +253,7 @@ CASES = {
     "init": Case(fuzz_init, (sp.init,)),
     "run_threads": Case(fuzz_run_threads, (run_threads,)),
     "exchanges": Case(fuzz_exchanges, (Recorder, Traffic, LocalCommunicator, comm.ThreadCommunicator)),
+    "objects": Case(fuzz_exchanges, (all_gather_object, broadcast_object)),
     "communicators": Case(fuzz_communicators, (comm.TorchCommunicator, comm.MPICommunicator)),
     "grid": Case(fuzz_grid, (sp.ProcessGrid,)),
     "shared_graphs": Case(fuzz_shared_graphs, (sp.ReplicatedGraph, sp.PartitionedGraph), 2),
