@@ -45,7 +45,7 @@ def rows_of(line: Line, facts: dict[str, Any]) -> list[dict[str, Any]]:
     base = declared("cases", facts["case"]).baseline_of(line["sides"])
     rows = []
     for side in line["sides"]:
-        row = {**facts, **line["cell"], "side": side["side"], "peer": side["peer"], "threads": side["threads"]}
+        row = {**facts, **line["cell"], "side": side["side"], "peer": side["peer"], "side_threads": side["threads"]}
         row |= {"is_limit": side["is_limit"], "problem": side.get("failed", "")}
         if "missing" in side:
             continue
@@ -93,7 +93,6 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
     """The parameters that vary and what was measured, as text for people; of the figures all, or `only` some."""
     parameters = [*parameters, "ranks"]
     varied = [name for name in parameters if name in table and table[name].nunique() > 1]
-    threads = ["threads"] if "threads" not in varied else []
     hidden = {
         "case",
         "commit",
@@ -101,7 +100,7 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
         "peer",
         "line",
         "side",
-        "threads",
+        "side_threads",
         "problem",
         "note",
         *parameters,
@@ -109,7 +108,8 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
         *RATIOS,
     }
     figures = [name for name in table.columns if name not in hidden | {"instruction_set"}]
-    picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side", *threads]})
+    picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side"]})
+    picked["its threads"] = table["side_threads"].map(number)
     if "ms" in table and (table["ms"] > 0).any():
         once = not (table["fastest_ms"] < table["slowest_ms"]).any()  # where counts are measured there is one round
         picked["ms, one run" if once else "ms"] = table["ms"].where(table["ms"] > 0).map(number)
