@@ -27,7 +27,10 @@ def graph_of(inputs: Inputs) -> sp.Graph:
 
 def sampler_of(inputs: Inputs, **options: Any) -> sp.Sampler:
     """That of ``sampler``, with ``fanouts``."""
-    sampler: sp.Sampler = SAMPLERS[inputs.get("sampler", "sage")](inputs.fanouts, **options)
+    name = inputs.get("sampler", "sage")
+    if name not in SAMPLERS:
+        raise ValueError(f"sampler {name!r}, which is none of {', '.join(SAMPLERS)}")
+    sampler: sp.Sampler = SAMPLERS[name](inputs.fanouts, **options)
     return sampler
 
 

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from .case import Case, Plot, declared
 from .records import read_lines
-from .tables import label, missing_in, shown, table_of
+from .tables import label, missing_in, number, shown, table_of
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
@@ -78,6 +78,10 @@ def _machines(paths: Iterable[Path]) -> list[str]:
 
 def _section_html(section: Section) -> list[str]:
     parts = [f"<h2>{html.escape(section.title)}</h2>", f"<p>{html.escape(section.text)}</p>"]
+    fixed = [name for name in (*section.parameters, "ranks") if name in section.table]
+    fixed = [name for name in dict.fromkeys(fixed) if section.table[name].nunique() == 1]
+    same = ", ".join(f"{name.replace('_', ' ')} {number(section.table[name].dropna().iloc[0])}" for name in fixed)
+    parts.append(f"<p>All rows: {html.escape(same)}.</p>")
     measured = section.table[section.table["problem"] == ""]
     for plot in section.plots:
         figure = figure_of(measured, plot)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spsample.comm import Communicator, broadcast_object, collective
-from spsample.errors import DataError
+from spsample.errors import DataError, InputError
 
 from .case import Case, Value, Values, declared
 from .machine import machine_facts
@@ -38,8 +38,7 @@ def run_case(
     case: Case = declared("cases", name)
     path = out / f"{name.replace('-', '_')}.jsonl"
     ranks = {"ranks": comm.size} if case.ranks else {}
-    cells: list[Values] = [{**cell, **ranks} for cell in cells_of(parameters)]
-    cells = [cell for cell in cells if case.valid is None or case.valid(cell)]
+    cells = _fitting(case, name, [{**cell, **ranks} for cell in cells_of(parameters)])
     with _results(path, name, comm) as results, Processes() as processes:
         for number, cell in enumerate(cells, 1):
             if broadcast_object(comm, partial(_is_done, results, case, cell, settings)):
@@ -54,6 +53,16 @@ def run_case(
             if results is not None:
                 results.add(line)
     return path
+
+
+def _fitting(case: Case, name: str, cells: list[Values]) -> list[Values]:
+    """The combinations of values that are cells."""
+    fitting = [cell for cell in cells if case.valid is None or case.valid(cell)]
+    if not fitting:
+        values = ", ".join(f"{key} {value}" for key, value in cells[0].items())
+        expected = "values that fit each other, as a replication that divides the number of ranks"
+        raise InputError(argument="CASE", given=f"{name} with {values}", expected=expected)
+    return fitting
 
 
 @contextmanager

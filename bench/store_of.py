@@ -34,7 +34,11 @@ def store_of(spec: str, cache: Path) -> Path:
     store = cache / _name_of(spec)
     if not (store / "meta.json").is_file():
         cache.mkdir(parents=True, exist_ok=True)
-        convert(spec, store)
+        try:
+            convert(spec, store)
+        except InputError as error:
+            given, hint = error.given, error.hint
+            raise InputError(argument="graph", given=given, expected=error.expected, hint=hint) from None
     if not (store / "indptr.npy").is_file():
         raise DataError(argument="graph", given=f"{store} without indptr.npy", expected="a whole store")
     return store
