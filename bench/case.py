@@ -87,6 +87,11 @@ class Plot:
     title: str = ""
     only: str = ""
 
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Those of `y`."""
+        return (self.y,) if isinstance(self.y, str) else self.y
+
 
 @dataclass(frozen=True)
 class Case:

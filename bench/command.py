@@ -23,16 +23,16 @@ from .turns import Settings, cells_of, entries_of
 _OTHERS = ("all", "compare", "paper", "report")
 
 
-def _shared(quick: bool = True) -> list[click.Option]:
+def _shared() -> list[click.Option]:
     """Options of every measurement."""
-    options = [
+    return [
         click.Option(["--rounds"], type=click.IntRange(1), help="After a discarded one.  [default: 5, quick: 3]"),
         click.Option(["--side", "sides"], multiple=True, help="Only sides whose names begin so; may be repeated."),
         click.Option(["--python", "pythons"], multiple=True, help="PEER=INTERPRETER that has a peer; may be repeated."),
         click.Option(["--graph-cache"], type=Path, help="Folder that keeps graphs which are no stores yet."),
         click.Option(["--out"], type=Path, default=Path("results"), show_default=True, help="Folder of the results."),
+        click.Option(["--quick"], is_flag=True, help="On small graphs."),
     ]
-    return [*options, click.Option(["--quick"], is_flag=True, help="On small graphs.")] if quick else options
 
 
 class Bench(click.Group):
@@ -136,8 +136,9 @@ def run_and_report(wanted: dict[str, dict[str, Any]], *, out: Path, **how: Any) 
         if comm.rank == 0:
             _print_and_write(files, out)
         comm.barrier()
-        if broadcast_object(comm, lambda: any(map(_has_failed, files))):
-            raise click.exceptions.Exit(1)
+        failed = broadcast_object(comm, lambda: any(map(_has_failed, files)))
+    if failed:
+        raise click.exceptions.Exit(1)
 
 
 def _has_failed(path: Path) -> bool:
@@ -184,7 +185,7 @@ def _print_and_write(files: list[Path], out: Path) -> None:
         if table.empty:
             continue
         case: Case = declared("cases", table["case"].iloc[0])
-        plotted = [name for plot in case.plots for name in ([plot.y] if isinstance(plot.y, str) else plot.y)]
+        plotted = [name for plot in case.plots for name in plot.figures]
         picked = shown(table, case.parameters, plotted).drop(columns=["line", "spread"], errors="ignore")
         made = Table(*map(escape, picked.columns), title=escape(str(path)))
         for row in picked.itertuples(index=False):

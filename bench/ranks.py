@@ -21,7 +21,7 @@ from .worker import timed
 
 def measure_on_ranks(case: Case, cell: Values, store: Path, comm: Communicator, settings: Settings) -> Line:
     """The line of a cell; collective. The time of a turn is that of the slowest rank."""
-    sides = [side for side in case.sides if not settings.sides or side.name.startswith(settings.sides)]
+    sides = [side for side in case.sides if settings.wants(side)]
     records: dict[str, Line] = {side.name: {"seconds": [], "cpu_seconds": [], "figures": {}} for side in sides}
     threads = int(cell.get("threads", 1))
     _use_threads(threads)

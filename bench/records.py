@@ -18,6 +18,7 @@ from spsample.errors import DataError, InputError
 Line = dict[str, Any]
 _DECIDING = ("case", "commit", "version", "processor", "instruction_set")
 """What results in one file have in common."""
+_BEGINNING = b'{"kind": "machine"'
 
 
 class Located(NamedTuple):
@@ -73,7 +74,9 @@ class Results:
     Raises
     ------
     InputError
-        If the file has results of another case, commit or machine.
+        If the file has results of another case, commit or machine, or another run is writing it.
+    DataError
+        If it has something else.
     """
 
     def __init__(self, path: Path, facts: Line) -> None:
@@ -81,13 +84,13 @@ class Results:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         self._lock()
-        self._file.seek(0)
-        text = self._file.read()
-        self._file.truncate(text.rfind(b"\n") + 1)
-        lines = read_lines(path)
+        text, lines = path.read_bytes(), read_lines(path)
         if lines:
             self._require_same(lines[0].line, facts)
-        else:
+        elif not text.startswith(_BEGINNING[: len(text)]):
+            raise DataError(argument="out", given=f"{path}, which has something else", expected="results, or no file")
+        self._file.truncate(text.rfind(b"\n") + 1)  # what a killed run has begun
+        if not lines:
             self._append({"kind": "machine", **facts})
         self._done = {_key(one.line["cell"]): one.line for one in lines if one.line["kind"] == "cell"}
 

@@ -48,9 +48,9 @@ def section_of(name: str, table: pd.DataFrame) -> Section:
 
 def write_report(paths: Sequence[Path], out: Path, sections: Sequence[Section] = (), title: str = "spsample") -> None:
     """Write the page of some results files; without sections one for each case."""
-    whole = table_of(paths)
-    if not sections and not whole.empty:
-        cases = whole.groupby("case", sort=False)
+    if not sections:
+        whole = table_of(paths)
+        cases = [] if whole.empty else whole.groupby("case", sort=False)
         sections = [section_of(str(name), rows.dropna(axis=1, how="all")) for name, rows in cases]
     parts = [f"<h1>{html.escape(title)}</h1>", *_machines(paths)]
     for section in sections:
@@ -98,8 +98,7 @@ def _section_html(section: Section) -> list[str]:
 def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
     """The picture; None where nothing of it was measured."""
     table = table[table["side"].str.startswith(plot.only)]
-    figures = [plot.y] if isinstance(plot.y, str) else list(plot.y)
-    figures = [name for name in figures if name in table and table[name].notna().any()]
+    figures = [name for name in plot.figures if name in table and table[name].notna().any()]
     if not figures:
         return None
     table, x = _put_together(table, plot.x)
@@ -120,10 +119,9 @@ def figure_of(table: pd.DataFrame, plot: Plot) -> go.Figure | None:
         words = "<br>".join(wrap(html.escape(note), 150))
         how = {"xref": "paper", "yref": "paper", "x": 0, "showarrow": False, "align": "left", "font_size": 10}
         drawn.add_annotation(text=words, y=-0.45 - 0.5 * place, yanchor="top", **how)
-    drawn.update_layout(margin_b=80 + 180 * len(notes[:2]))
-    drawn.update_layout(
-        title=plot.title, template="simple_white", height=420 + 180 * len(notes[:2]), legend_title_text=""
-    )
+    below = 180 * len(notes)
+    drawn.update_layout(title=plot.title, template="simple_white", legend_title_text="")
+    drawn.update_layout(height=420 + below, margin_b=80 + below)
     return drawn
 
 

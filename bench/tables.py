@@ -93,21 +93,8 @@ def shown(table: pd.DataFrame, parameters: Iterable[str], only: Iterable[str] | 
     """The parameters that vary and what was measured, as text for people; of the figures all, or `only` some."""
     parameters = [*parameters, "ranks"]
     varied = [name for name in parameters if name in table and table[name].nunique() > 1]
-    hidden = {
-        "case",
-        "commit",
-        "is_limit",
-        "peer",
-        "line",
-        "side",
-        "side_threads",
-        "problem",
-        "note",
-        *parameters,
-        *TIMES,
-        *RATIOS,
-    }
-    figures = [name for name in table.columns if name not in hidden | {"instruction_set"}]
+    known = {"case", "commit", "instruction_set", "is_limit", "line", "note", "peer", "problem", "side", "side_threads"}
+    figures = [name for name in table.columns if name not in known.union(parameters, TIMES, RATIOS)]
     picked = pd.DataFrame({name: table[name].map(number) for name in [*varied, "side"]})
     picked["its threads"] = table["side_threads"].map(number)
     if "ms" in table and (table["ms"] > 0).any():

@@ -44,6 +44,10 @@ class Settings:
     pythons: dict[str, str] = field(default_factory=dict)
     sides: tuple[str, ...] = ()
 
+    def wants(self, side: Side) -> bool:
+        """Whether the side is measured."""
+        return not self.sides or side.name.startswith(self.sides)
+
 
 def cells_of(parameters: dict[str, tuple[Any, ...]]) -> Iterator[Values]:
     """All combinations of the values, each once, those of the first parameter slowest."""
@@ -59,8 +63,7 @@ def entries_of(case: Case, cell: Values, settings: Settings) -> list[Entry]:
         variable = f"SPSAMPLE_BENCH_{name.upper()}_PYTHON"
         python = settings.pythons.get(name) or os.environ.get(variable) or sys.executable
         entries += [Entry(side, peer, python) for side in peer.jobs.get(job, ())]
-    wanted = [entry for entry in entries if not settings.sides or entry.side.name.startswith(settings.sides)]
-    return wanted
+    return [entry for entry in entries if settings.wants(entry.side)]
 
 
 class Processes:
@@ -134,6 +137,7 @@ class _Turns:
             values["batches"] = min(few, int(values["batches"]))
         self._threads = int(values.get("threads", 1))
         self._says: dict[str, Any] = {"seconds": [], "cpu_seconds": [], "figures": {}}
+        self._versions: dict[str, str] = {}
         try:
             process = processes.of(entry, self._threads)
             self._versions = process.versions
@@ -162,7 +166,7 @@ class _Turns:
         side, peer, _ = self._entry
         facts: Line = {"side": side.name, "peer": peer.title, "is_limit": peer.is_limit, "threads": self._threads}
         if "missing" not in self._says:
-            facts["versions"] = getattr(self, "_versions", {})
+            facts["versions"] = self._versions
         return {**facts, **self._says}
 
 

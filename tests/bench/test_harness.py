@@ -72,6 +72,22 @@ def test_results_of_something_else_are_refused(tmp_path, name):
     assert (tmp_path / "sampling.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("text", [b"my notes, in one line", b'{"mine": 1}\n{"half', b'{"kind"; "x"'])
+def test_files_of_others_are_left_as_they_are(tmp_path, text):
+    path = tmp_path / "sampling.jsonl"
+    path.write_bytes(text)
+    with pytest.raises(DataError):
+        Results(path, FACTS)
+    assert path.read_bytes() == text
+
+
+def test_a_header_that_was_cut_is_written_anew(tmp_path):
+    path = tmp_path / "sampling.jsonl"
+    path.write_bytes(b'{"kind": "mach')
+    Results(path, FACTS).close()
+    assert len(read_lines(path)) == 1
+
+
 def test_what_is_no_result_is_refused(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text("not json\n")
