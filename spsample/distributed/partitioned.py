@@ -18,6 +18,7 @@ from spsample.backends.cuda.copying import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
 from spsample.comm.objects import broadcast_object, require_same
+from spsample.common.arrays import as_array
 from spsample.common.checks import require_choice
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
@@ -156,7 +157,7 @@ class PartitionedGraph(DistributedGraph):
     def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
         """What the arguments of `open` ask for."""
         require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
-        array = None if partition is None else np.asarray(partition)
+        array = None if partition is None else as_array("partition", partition)
         hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
         return PartitionOptions(algorithm, hub_bytes, array)
 

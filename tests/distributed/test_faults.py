@@ -144,6 +144,7 @@ LAYOUTS = [
     ({"replicate_hubs": 1500}, "replicate_hubs: got something else on rank 2"),
     ({"partition": np.zeros(63, int)}, r"partition: got dtype int64 and shape \(63,\) \(on rank 2\)"),
     ({"partition": np.full(64, 4)}, r"partition: got parts from 4 to 4 \(on rank 2\)"),
+    ({"partition": [0, [1]]}, r"partition: got a list of uneven lengths or shapes .*\(on rank 2\)"),
     ({"partition": np.arange(64) % 4}, "partition: got something else on rank 2"),
     ({"graph": "other"}, "graph: got other contents on rank 2 than on rank 0"),
     ({"graph": "weighted"}, "graph: got other weighting, dtypes on rank 2 than on rank 0"),
