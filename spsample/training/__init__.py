@@ -12,14 +12,14 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
+from spsample.nn.aggregation import aggregate
+from spsample.nn.blocks import Block, BlockMaker
+from spsample.nn.convolutions import GATConv, GCNConv, SAGEConv
+from spsample.nn.dropout import VertexDropout
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
-from spsample.training.aggregation import aggregate
-from spsample.training.blocks import Block, BlockMaker
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint, write_checkpoint
-from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.cooperative import CooperativeGradients
-from spsample.training.dropout import VertexDropout
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.factored import FactoredGradients
 from spsample.training.gradients import Gradients, StepLoss, gradients_for

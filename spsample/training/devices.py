@@ -8,7 +8,7 @@ import torch
 
 from spsample.errors import InputError
 from spsample.loading.to_device.stage import require_device, samples_on_device
-from spsample.training.tensors import device_of
+from spsample.nn.tensors import device_of
 
 if TYPE_CHECKING:
     from spsample.settings.training import TrainConfig

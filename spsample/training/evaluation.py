@@ -20,14 +20,14 @@ from spsample.distributed.placement import Placement
 from spsample.errors import InputError
 from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 from spsample.loading import BulkLoader
+from spsample.nn.blocks import BlockMaker
+from spsample.nn.tensors import as_tensor
 from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer
 from spsample.sampling.bulk import empty_minibatch
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph, require_graph, require_local
-from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
-from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

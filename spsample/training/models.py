@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from spsample.common.checks import require_int, require_type
 from spsample.errors import InputError
+from spsample.nn.blocks import Block
+from spsample.nn.convolutions import GATConv, GCNConv, SAGEConv
+from spsample.nn.dropout import RectifiedDropout, Rowwise, VertexDropout
 from spsample.settings.training import ARCHITECTURES, ModelConfig
-from spsample.training.blocks import Block
-from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
-from spsample.training.dropout import RectifiedDropout, Rowwise, VertexDropout
 
 __all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from spsample.errors import CommunicationError, InputError, RankError, on_rank
+from spsample.nn.dropout import DropoutKey
 from spsample.training.asynchronous import Updates
 from spsample.training.cooperative import CooperativeGradients
-from spsample.training.dropout import DropoutKey
 from spsample.training.factored import FactoredGradients
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import Gradients, StepLoss, gradients_for

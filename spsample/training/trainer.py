@@ -25,15 +25,16 @@ from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
 from spsample.loading import Batch
+from spsample.nn.blocks import BlockMaker, aggregation_for
+from spsample.nn.exchange import require_exchanged
+from spsample.nn.tensors import as_tensor
 from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
 from spsample.timeline.stages import waiting_for
-from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
-from spsample.training.cooperative import require_exchanged
 from spsample.training.devices import device_for
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import RunGenerator
@@ -49,7 +50,6 @@ from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
 from spsample.training.steps import Run, steps_for
-from spsample.training.tensors import as_tensor
 from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:

@@ -305,7 +305,7 @@ def test_training_with_a_source_of_features(emulated, source):
 def test_batches_are_brought_to_where_the_model_is(emulated):
     """The emulated device is torch's CPU: a model elsewhere shows what stays behind."""
     torch = pytest.importorskip("torch")
-    from spsample.training.blocks import BlockMaker
+    from spsample.nn.blocks import BlockMaker
 
     graph = rmat()
     x = np.zeros((graph.num_nodes, 3), np.float32)

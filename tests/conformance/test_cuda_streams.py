@@ -82,7 +82,7 @@ def test_features_and_labels_of_one_stream_are_gathered_on_another(emulated, gra
 def test_a_loaders_batches_are_trained_on_on_another_stream(emulated, graph, prefetch):
     """The tensors are read on a stream that the loader's threads know nothing of, while bulks come and go."""
     torch = pytest.importorskip("torch")
-    from spsample.training.tensors import as_tensor
+    from spsample.nn.tensors import as_tensor
 
     x = np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32)
     options = {"features": x, "labels": np.arange(300), "batch_size": 8, "bulk_size": 2, "prefetch": prefetch}

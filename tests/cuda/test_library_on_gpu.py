@@ -104,7 +104,7 @@ def test_on_a_stream_of_the_caller(gpu, graph):
 def test_streams_wait_for_each_other_and_memory_is_kept_for_them(gpu, graph, x):
     """A graph of one stream, bulks of a second, and a third that is behind when what it reads is dropped."""
     torch = pytest.importorskip("torch")
-    from spsample.training.tensors import as_tensor
+    from spsample.nn.tensors import as_tensor
 
     placing, sampling, reading = (torch.cuda.Stream() for _ in range(3))
     call = {"seeds": np.arange(3000), "sampler": SAMPLER, "batch_size": 64}

@@ -20,9 +20,10 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.distributed.cooperative import owners_of, share_out
 from spsample.errors import InputError, SpSampleError
+from spsample.nn.dropout import DropoutKey, Rows, VertexDropout
+from spsample.nn.exchange import require_exchanged
 from spsample.training import BlockMaker, ModelConfig, TrainConfig, Trainer, build_model
-from spsample.training.cooperative import CooperativeGradients, require_exchanged
-from spsample.training.dropout import DropoutKey, Rows, VertexDropout
+from spsample.training.cooperative import CooperativeGradients
 
 TIMEOUT = 60.0
 SEEDS = np.random.default_rng(0).permutation(400)[:130]

@@ -9,8 +9,8 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
+from spsample.nn import blocks
 from spsample.store import normalization
-from spsample.training import blocks
 
 
 def graph_of(kind):

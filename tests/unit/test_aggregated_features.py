@@ -15,9 +15,9 @@ from spsample.cli.main import app
 from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import aggregate_features
+from spsample.nn.blocks import BlockMaker
 from spsample.settings import ModelConfig
 from spsample.training import TrainConfig, Trainer
-from spsample.training.blocks import BlockMaker
 from spsample.training.models import build_model
 
 RNG = np.random.default_rng(2)

@@ -9,8 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 from spsample.backends import get_backend
 from spsample.common.threads import compiled_core, kernel_threads
+from spsample.nn.dropout import DropoutKey, RectifiedDropout, Rows
 from spsample.training import VertexDropout
-from spsample.training.dropout import DropoutKey, RectifiedDropout, Rows
 
 GROUP, COUNTERS = 128, 16
 

@@ -16,6 +16,7 @@ import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.features import FeatureStore  # noqa: E402
+from spsample.nn.blocks import mean_block, value_block, weighted_degrees  # noqa: E402
 from spsample.training import (  # noqa: E402
     Block,
     BlockMaker,
@@ -29,7 +30,6 @@ from spsample.training import (  # noqa: E402
     sampled_logits,
     stack,
 )
-from spsample.training.blocks import mean_block, value_block, weighted_degrees  # noqa: E402
 
 INDPTR = np.array([0, 2, 2, 5])
 INDICES = np.array([1, 3, 0, 3, 3], dtype=np.int32)

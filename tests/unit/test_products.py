@@ -12,9 +12,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from spsample.common.threads import compiled_core
-from spsample.training import products
-from spsample.training.products import linear
-from spsample.training.tensors import new_numbers, rounded_rows, with_rounded_rows
+from spsample.nn import products
+from spsample.nn.products import linear
+from spsample.nn.tensors import new_numbers, rounded_rows, with_rounded_rows
 
 torch_only = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 

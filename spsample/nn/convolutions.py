@@ -20,10 +20,10 @@ from torch.nn import functional
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
-from spsample.training.products import linear
+from spsample.nn.products import linear
 
 if TYPE_CHECKING:
-    from spsample.training.blocks import Block
+    from spsample.nn.blocks import Block
 
 __all__ = ["GATConv", "GCNConv", "SAGEConv"]
 

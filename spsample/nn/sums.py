@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
-from spsample.training.tensors import as_array, new_numbers
-from spsample.training.transforms import one_by_one, signed
+from spsample.nn.tensors import as_array, new_numbers
+from spsample.nn.transforms import one_by_one, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from spsample.backends import get_backend
+from spsample.nn.transforms import is_untransformed
 from spsample.sampling import adapters
-from spsample.training.transforms import is_untransformed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ from spsample.common.checks import require_type
 from spsample.common.threads import compiled_core
 from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureSource, FeatureStore
-from spsample.training.blocks import Block
-from spsample.training.sums import Sums, is_differentiated, summed
-from spsample.training.tensors import as_array, as_tensor
+from spsample.nn.blocks import Block
+from spsample.nn.sums import Sums, is_differentiated, summed
+from spsample.nn.tensors import as_array, as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spsample.common.threads import compiled_core
-from spsample.training.tensors import new_numbers
+from spsample.nn.tensors import new_numbers
 
 __all__ = ["is_mostly_zero", "outer_and_column_sums", "outer_sums", "times"]
 

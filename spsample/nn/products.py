@@ -1,6 +1,6 @@
 """Matrix products of layers: by oneDNN on the processor, where torch's own go to another library.
 
-Gradients that are mostly zero go back by `spsample.training.sparse_products`.
+Gradients that are mostly zero go back by `spsample.nn.sparse_products`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.training.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
-from spsample.training.tensors import with_rounded_rows
-from spsample.training.transforms import is_untransformed, one_by_one, signed
+from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
+from spsample.nn.tensors import with_rounded_rows
+from spsample.nn.transforms import is_untransformed, one_by_one, signed
 
 __all__ = ["linear"]
 

@@ -14,9 +14,9 @@ from torch.nn import functional
 from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
+from spsample.nn.tensors import new_numbers
+from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
-from spsample.training.tensors import new_numbers
-from spsample.training.transforms import one_by_one, signed
 
 __all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
 

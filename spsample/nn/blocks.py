@@ -14,21 +14,21 @@ import torch
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
+from spsample.nn.dropout import Rows
+from spsample.nn.exchange import Exchange, require_exchanged
+from spsample.nn.sums import weighted_sums, with_targets
+from spsample.nn.tensors import as_tensor
 from spsample.sampling import Adjacency
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
-from spsample.training.cooperative import Exchange, require_exchanged
-from spsample.training.dropout import Rows
-from spsample.training.sums import weighted_sums, with_targets
-from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.loading import Batch
+    from spsample.nn.dropout import DropoutKey
     from spsample.sampling import Sampler
-    from spsample.training.dropout import DropoutKey
 
 __all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "value_block", "weighted_degrees"]
 
