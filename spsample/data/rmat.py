@@ -53,7 +53,7 @@ def rmat(
     >>> rmat(8, 4).graph.num_nodes
     256
     """
-    check_rmat(scale, edge_factor)
+    scale, edge_factor = check_rmat(scale, edge_factor)
     stream = PhiloxStream(random_seed)
     n = 1 << scale
     sources, targets = rmat_pairs(scale, edge_factor * n, stream)
@@ -71,10 +71,10 @@ def rmat(
     )
 
 
-def check_rmat(scale: int, edge_factor: int) -> None:
-    """Check the parameters of `rmat`, which has the errors."""
-    require_int("scale", scale, minimum=1, maximum=_MAX_SCALE)
-    require_int("edge_factor", edge_factor, minimum=1)
+def check_rmat(scale: int, edge_factor: int) -> tuple[int, int]:
+    """Return the parameters of `rmat`, which has the errors."""
+    scale = require_int("scale", scale, minimum=1, maximum=_MAX_SCALE)
+    return scale, require_int("edge_factor", edge_factor, minimum=1)
 
 
 def rmat_pairs(scale: int, count: int, stream: PhiloxStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

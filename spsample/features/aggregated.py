@@ -109,7 +109,7 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     (16, 8)
     """
     require_choice("aggregation", aggregation, _AGGREGATIONS)
-    require_int("dim", dim, minimum=0)
+    dim = require_int("dim", dim, minimum=0)
     return 2 * dim if aggregation == "mean" else dim
 
 

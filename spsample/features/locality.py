@@ -75,7 +75,7 @@ def draw_shift(
     require_type("graph", graph, Graph, "a Graph in memory")
     require_type("sampler", sampler, Biased, "a Biased sampler")
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    require_int("epochs", epochs, minimum=1)
+    epochs = require_int("epochs", epochs, minimum=1)
     seed, counts = keys.trial_seed(random_seed), []
     for one in (sampler.sampler, sampler):
         visits = EpochVisits(graph, ids, one, batch_size, seed)

@@ -344,7 +344,7 @@ class BulkLoader(Loader):
         On several ranks: what this rank has of them, a bulk without batches where it has none.
         """
         self._require_open()
-        require_int("first", first, minimum=0, maximum=self.num_batches)
+        first = require_int("first", first, minimum=0, maximum=self.num_batches)
         positions = self._positions(require_word("epoch", epoch))
         for one in self._bulks(positions, epoch, first, 1):
             yield one.bulk

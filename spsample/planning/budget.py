@@ -52,7 +52,7 @@ class BudgetedPlan(ABC):
         CapacityError
             It names the largest one that does.
         """
-        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         if bulk_size == 0 or self.fits(bulk_size):
             return
         largest = self.largest(bulk_size)

@@ -96,12 +96,12 @@ class BulkPlan(BudgetedPlan):
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Bytes beside the arrays, while a bulk of `bulk_size` batches is made."""
-        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return self.scratch(self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)))
 
     def result_bytes(self, bulk_size: int) -> int:
         """Bytes of the arrays of such a bulk, margin included."""
-        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
 
     def known_bytes(self, bulk_size: int) -> int:
@@ -114,7 +114,7 @@ class BulkPlan(BudgetedPlan):
 
     def _sources(self, bulk_size: int) -> int:
         """Vertices whose features the batches of a bulk need."""
-        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
         return layers[0].sources if layers else 0
 
@@ -123,7 +123,7 @@ class BulkPlan(BudgetedPlan):
 
         Each bulk of an epoch is made while the `held` ones before it exist, wherever the pass before it ended.
         """
-        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
     def _peak(self, made: int, held: int) -> int:
@@ -153,7 +153,7 @@ class BulkPlan(BudgetedPlan):
         As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
-        require_int("batches", batches, minimum=0, maximum=MOST_BATCHES)
+        batches = require_int("batches", batches, minimum=0, maximum=MOST_BATCHES)
         fitting = self._steady_bulk_size
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches

@@ -189,7 +189,7 @@ class StoreWriter:
             If there is no such array, or it has fewer rows.
         """
         array = self._made(name)
-        require_int("length", length, minimum=0, maximum=len(array))
+        length = require_int("length", length, minimum=0, maximum=len(array))
         self._arrays[name] = np.empty(0)  # lets go of the map
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = shorten_map(

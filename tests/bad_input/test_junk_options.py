@@ -12,6 +12,7 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.convert import ConvertOptions, convert
 from spsample.data import partition_quality, planted, rewire, save_dataset, scale_features
+from spsample.data.rmat import rmat
 from spsample.errors import DTypeError, InputError, SpSampleError
 from spsample.features import FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
@@ -142,6 +143,16 @@ def test_paths_of_training(junk: object, tmp_path: Path) -> None:
 
 def test_partitions() -> None:
     refused("num_parts", partition_quality, GRAPH, np.zeros(3, np.int64), HUGE)
+
+
+def test_numbers_of_small_types_do_not_overflow() -> None:
+    plan = sp.plan_bulk(planted(200, degree=5).graph, range(100), sp.GraphSAGE([3]), batch_size=1)
+    for k in (1, 60, 100):
+        assert plan.peak(np.int8(k)) == plan.peak(k)
+        assert plan.result_bytes(np.int8(k)) == plan.result_bytes(k)
+        assert plan.scratch_bytes(np.int8(k)) == plan.scratch_bytes(k)
+    small, whole = rmat(np.int8(10), np.int8(100)), rmat(10, 100)  # type: ignore[arg-type]
+    assert small.graph.num_edges == whole.graph.num_edges
 
 
 def test_words_of_the_algebra() -> None:

@@ -38,6 +38,8 @@ def attempt(name, seed, folder):
     except MemoryError:
         return "MemoryError", None
     except Exception as error:
+        if "can't allocate memory" in str(error):  # torch's MemoryError is a RuntimeError
+            return "MemoryError", None
         return "FINDING", error
     return "ok", None
 

@@ -59,7 +59,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads"):
-            require_int(name, getattr(self, name), minimum=1)
+            object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
         require_type("network", self.network, Network, "a Network, as network_named makes")
         if self.cores is not None:
             require_number("cores", self.cores, lambda cores: cores > 0, "a number above 0")
@@ -98,7 +98,7 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.bulk_size is not None:
-            require_int("bulk_size", self.bulk_size, minimum=1)
+            object.__setattr__(self, "bulk_size", require_int("bulk_size", self.bulk_size, minimum=1))
 
 
 @dataclass(frozen=True)
