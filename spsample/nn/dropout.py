@@ -18,7 +18,7 @@ from spsample.nn.tensors import new_numbers
 from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
 
-__all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout"]
+__all__ = ["Dropout", "DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout", "dropped"]
 
 _WORDS = 4
 """32-bit words of one counter: masks of four columns."""
@@ -108,7 +108,7 @@ class VertexDropout(nn.Module):
         if not self.training or self.p == 0:
             return h
         if rows is None:
-            return self._dropped_by_place(h)
+            return dropped(h, self.p)
         if self.p == 1:
             return h * 0.0
         kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= np.uint32(_least(self.p))
@@ -117,18 +117,6 @@ class VertexDropout(nn.Module):
     def extra_repr(self) -> str:
         """The probability."""
         return f"p={self.p}"
-
-    def _dropped_by_place(self, h: Tensor) -> Tensor:
-        """Dropout by the place of a number; one number of torch's generator is the key of all of them.
-
-        On the processor torch draws the numbers of a mask one after the other, which took half of a step. Here they
-        follow from a counter, on all threads. On a device, of other numbers than float32 and without the core torch
-        does it.
-        """
-        if not _is_for_core(h, self.p):
-            return functional.dropout(h, self.p, training=True)
-        result: Tensor = _Dropped.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
-        return result
 
 
 class RectifiedDropout(VertexDropout):
@@ -147,6 +135,19 @@ class RectifiedDropout(VertexDropout):
             return super().forward(functional.relu(h), rows)
         result: Tensor = _DroppedRectified.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
         return result
+
+
+def dropped(h: Tensor, p: float) -> Tensor:
+    """Dropout by the place of a number; one number of torch's generator is the key of all of them.
+
+    On the processor torch draws the numbers of a mask one after the other, which took half of a step. Here they
+    follow from a counter, on all threads. On a device, of other numbers than float32 and without the core torch
+    does it.
+    """
+    if not _is_for_core(h, p):
+        return functional.dropout(h, p, training=True)
+    result: Tensor = _Dropped.apply(h, p, _drawn_key())  # type: ignore[no-untyped-call]
+    return result
 
 
 def _least(p: float) -> int:
@@ -266,6 +267,22 @@ class _ScaledWherePositive(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
         return result, None, None
+
+
+class Dropout(nn.Dropout):
+    """`torch.nn.Dropout` by `spsample.nn.functional.dropout`.
+
+    Examples
+    --------
+    >>> Dropout(0.2), Dropout(0.2).eval()(torch.ones(2))
+    (Dropout(p=0.2, inplace=False), tensor([1., 1.]))
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the numbers that are left, in training; else all."""
+        if not self.training or self.p == 0 or self.inplace:
+            return super().forward(input)
+        return dropped(input, self.p)
 
 
 class Rowwise(nn.Sequential):

@@ -25,8 +25,9 @@ from torch_geometric import loader as _pyg_loader  # noqa: E402  (after the chec
 
 from spsample.pyg.neighbor_loader import NeighborLoader  # noqa: E402
 from spsample.pyg.neighbor_sampler import NeighborSampler  # noqa: E402
+from spsample.pyg.trimming import trim, untrim  # noqa: E402
 
-__all__ = ["NeighborLoader", "NeighborSampler"]
+__all__ = ["NeighborLoader", "NeighborSampler", "trim", "untrim"]
 
 _LINKS = "LinkNeighborLoader", "LinkLoader"
 
@@ -37,7 +38,7 @@ def __getattr__(name: str) -> NoReturn:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     why = "; seeds that are edges cannot be sampled in bulk yet" if name in _LINKS else ""
     message = (
-        f"spsample.pyg has no {name}{why}. It has {' and '.join(__all__)}. Use PyG's own: "
+        f"spsample.pyg has no {name}{why}. It has NeighborLoader and NeighborSampler. Use PyG's own: "
         f"from torch_geometric.loader import {name}"
     )
     raise ImportError(message, name=__name__)  # an import would drop the text of an AttributeError

@@ -19,13 +19,15 @@ from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
+from spsample.sampling.hops import Hops
+from spsample.sampling.sampled_data import SampledData
 from spsample.sampling.sampler import require_bool
 
 if TYPE_CHECKING:
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborSampler", "joined"]
+__all__ = ["NeighborSampler", "joined", "with_hops"]
 
 EPOCH_OF_CALLS = 2**64 - 1
 """Under which single batches are drawn: no pass over the data has this number."""
@@ -206,6 +208,16 @@ def joined(data: Data, graph: Graph, output: SamplerOutput) -> Data:
     }
     for key, value in added.items():
         batch[key] = value
+    return batch
+
+
+def with_hops(batch: Data) -> Data:
+    """The batch with the `Hops` of its edges, for layers that leave out rows; `Data` itself keeps them when moved."""
+    edge_index = batch.get("edge_index")
+    if edge_index is not None:
+        Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        if type(batch) is Data:
+            batch.__class__ = SampledData
     return batch
 
 

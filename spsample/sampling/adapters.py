@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends import backend_for
 from spsample.common.threads import compiled_core
 from spsample.errors import require_module
+from spsample.sampling.hops import Hops
 
 if TYPE_CHECKING:
     from spsample.sampling.bulk import Adjacency, Layer, MiniBatch
@@ -66,11 +67,14 @@ def to_pyg_data(batch: MiniBatch) -> Any:
 
     That is `edge_index, n_id, e_id, batch_size, num_sampled_nodes, num_sampled_edges`, and `edge_weight` if any.
     """
-    data = _require("torch_geometric.data", "to_pyg", "pyg").Data
+    _require("torch_geometric", "to_pyg", "pyg")
+    from spsample.sampling.sampled_data import SampledData
+
     torch = _require("torch", "to_pyg", "pyg")
     layer = batch.layer(0)
     edge_index, n_id, e_id = _subgraph_tensors(torch, layer)
-    result = data(edge_index=edge_index, num_nodes=len(n_id))
+    Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+    result = SampledData(edge_index=edge_index, num_nodes=len(n_id))
     result["n_id"] = n_id  # as items: a third of the time of attributes
     if e_id is not None:
         result["e_id"] = e_id

@@ -13,8 +13,8 @@ except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
 from spsample.nn.aggregation import aggregate
+from spsample.nn.block_convolutions import GATConv, GCNConv, SAGEConv
 from spsample.nn.blocks import Block, BlockMaker
-from spsample.nn.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.nn.dropout import VertexDropout
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard

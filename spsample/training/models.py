@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from spsample.common.checks import require_int, require_type
 from spsample.errors import InputError
+from spsample.nn.block_convolutions import GATConv, GCNConv, SAGEConv
 from spsample.nn.blocks import Block
-from spsample.nn.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.nn.dropout import RectifiedDropout, Rowwise, VertexDropout
 from spsample.settings.training import ARCHITECTURES, ModelConfig
 

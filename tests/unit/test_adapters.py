@@ -92,7 +92,7 @@ def test_to_pyg_subgraph(graph, edge_ids):
     minibatch = minibatch_of(graph, SAMPLERS["subgraph"], edge_ids)
     data = minibatch.to_pyg()
     data.validate(raise_on_error=True)
-    assert type(data).__name__ == "Data"
+    assert isinstance(data, pytest.importorskip("torch_geometric.data").Data)
     assert data.num_nodes == len(minibatch.src_nodes) == sum(data.num_sampled_nodes)
     assert data.num_edges == minibatch.layers[0].adj.nnz == sum(data.num_sampled_edges)
     assert data.batch_size == data.num_sampled_nodes[0] == 2

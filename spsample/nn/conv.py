@@ -1,0 +1,293 @@
+"""PyG's layers by their names, fast on sampled batches: each is PyG's, with another way through `forward`.
+
+Arguments, defaults, parameters and ``state_dict`` are PyG's, and so is the result at the seeds of a batch. What a layer
+does not do here, PyG's own does, on the rows that are needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric import nn as pyg
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
+
+from spsample.errors import InputError
+from spsample.nn.products import linear
+from spsample.nn.trimming import Calls, Trimmed, trimmed
+
+__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "GraphConv", "SAGEConv"]
+
+_METHODS = "message", "message_and_aggregate", "aggregate", "update", "edge_update"
+_SUMS = "sum", "add", "mean"
+
+
+class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geometric has no types
+    """What the layers have in common; goes before PyG's class.
+
+    Parameters
+    ----------
+    arguments, options
+        Those of PyG's layer.
+    trim
+        False: compute all rows, as PyG's layer does.
+    """
+
+    def __init__(self, *arguments: Any, trim: bool = True, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.trim, self.trimmed_calls = trim, Calls()
+
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse ``torch.jit.script``.
+
+        Raises
+        ------
+        InputError
+        """
+        given, expected = f"torch.jit.script of {type(self).__name__}", "a model of PyG's own layers"
+        raise InputError(argument="model", given=given, expected=expected, hint="torch.compile takes these layers.")
+
+    def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
+        """Those of PyG's layer; of a batch of spsample's loaders the rows that later layers read."""
+        part = trimmed(x, edge_index) if self._can_trim() else None
+        self.trimmed_calls.count(part is not None)
+        if part is None:
+            return super().forward(x, edge_index, *arguments, **options)
+        if _is_plain(type(self)) and not self._has_hooks():
+            return self._on(part, x, *arguments, **options)
+        return self._by_pyg(part, x, *arguments, **options)
+
+    def _can_trim(self) -> bool:
+        is_usual = self.flow == "source_to_target" and self.node_dim in (-2, 0) and self.decomposed_layers == 1
+        return self.trim and is_usual and not self.explain
+
+    def _has_hooks(self) -> bool:
+        return any(hooks for name, hooks in vars(self).items() if name.endswith("_hooks") and name.count("_forward_"))
+
+    def _by_pyg(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
+        """PyG's own layer, of the rows and edges that are needed."""
+        arguments = tuple(map(part.of_edges, arguments))
+        options = {name: part.of_edges(value) for name, value in options.items()}
+        return super().forward(part.pair(x), part.edges(), *arguments, **options)
+
+    def _on(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
+        """The layer's result on a part of a batch."""
+        return self._by_pyg(part, x, *arguments, **options)
+
+
+def _is_plain(layer: type[pyg.MessagePassing]) -> bool:
+    """Whether a class has PyG's own messages, and not a user's."""
+    base = next(one for one in layer.__mro__ if one.__module__.startswith("torch_geometric.nn.conv"))
+    propagate = layer.propagate  # PyG writes one for each class, in a module of this name
+    is_pygs = propagate is pyg.MessagePassing.propagate or propagate.__module__.endswith("_propagate")
+    return is_pygs and all(getattr(layer, name) is getattr(base, name) for name in _METHODS)
+
+
+class _OfSums(_OnSampledBatches):
+    """Layers of weighted sums over the neighbours."""
+
+    def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
+        if weight is None:
+            ones = torch.ones_like(part.edge_index[0], dtype=x.dtype)
+            values: Tensor = part.hops.once(("values", self.aggr == "mean", x.dtype), lambda: self._scaled(part, ones))
+            return values
+        return self._scaled(part, weight.view(-1).to(x.dtype))
+
+    def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
+        if self.aggr != "mean":
+            return weight
+        return weight * part.by_edge(1 / part.counts().clamp(min=1).to(weight.dtype))
+
+    def _is_sum(self, x: Any) -> bool:
+        return self.aggr in _SUMS and _source(x).ndim == 2 and _source(x).is_floating_point()
+
+
+class SAGEConv(_OfSums, pyg.SAGEConv):  # type: ignore[misc]
+    """`torch_geometric.nn.SAGEConv`, fast on sampled batches.
+
+    Means and sums are one pass over the rows of the sources; other aggregations are PyG's.
+
+    References
+    ----------
+    W. Hamilton, R. Ying and J. Leskovec, Inductive representation learning on large graphs, 2017.
+
+    Examples
+    --------
+    >>> from torch_geometric.data import Data
+    >>> from spsample.nn import SAGEConv
+    >>> from spsample.pyg import NeighborLoader
+    >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[1, 2, 3, 0, 3], [0, 0, 1, 3, 2]]))
+    >>> batch = next(iter(NeighborLoader(data, [2, 2], batch_size=2, input_nodes=torch.tensor([0, 3]))))
+    >>> one, two = SAGEConv(4, 8), SAGEConv(8, 2)
+    >>> h = one(batch.x, batch.edge_index)
+    >>> batch.num_nodes, h.shape, two(h, batch.edge_index).shape
+    (4, torch.Size([4, 8]), torch.Size([2, 2]))
+    """
+
+    propagate_type: ClassVar = {"x": OptPairTensor}
+
+    def _on(self, part: Trimmed, x: Any, size: Any = None) -> Any:
+        if not self._is_sum(x) or size is not None:
+            return self._by_pyg(part, x, size)
+        source, target = _in_full(part.pair(x))
+        if self.project:
+            source = _linear(self.lin, source).relu()
+        block = part.block(self._sum_values(part, source))
+        has_root = self.root_weight and target is not None
+        if has_root and source is x and _is_usual(self.lin_l) and _is_usual(self.lin_r):
+            out = linear(
+                block.with_targets(source), torch.cat([self.lin_r.weight, self.lin_l.weight], 1), self.lin_l.bias
+            )
+        else:
+            out = _linear(self.lin_l, block.aggregate(source))
+            out = out + _linear(self.lin_r, target) if has_root else out
+        return torch.nn.functional.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+
+class GraphConv(_OfSums, pyg.GraphConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GraphConv`, fast on sampled batches; edge weights may ask for a gradient.
+
+    References
+    ----------
+    C. Morris et al., Weisfeiler and Leman go neural: higher-order graph neural networks, 2019.
+    """
+
+    propagate_type: ClassVar = {"x": OptPairTensor, "edge_weight": OptTensor}
+
+    def _on(self, part: Trimmed, x: Any, edge_weight: Any = None, size: Any = None) -> Any:
+        if not self._is_sum(x) or size is not None:
+            return self._by_pyg(part, x, edge_weight, size)
+        source, target = _in_full(part.pair(x))
+        values = self._sum_values(part, source, edge_weight)
+        out = _linear(self.lin_rel, part.block(values).aggregate(source))
+        return out if target is None else out + _linear(self.lin_root, target)
+
+
+class GINConv(_OfSums, pyg.GINConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GINConv`, fast on sampled batches.
+
+    References
+    ----------
+    K. Xu, W. Hu, J. Leskovec and S. Jegelka, How powerful are graph neural networks?, 2019.
+    """
+
+    propagate_type: ClassVar = {"x": OptPairTensor}
+
+    def _on(self, part: Trimmed, x: Any, size: Any = None) -> Any:
+        if not self._is_sum(x) or size is not None:
+            return self._by_pyg(part, x, size)
+        source, target = _in_full(part.pair(x))
+        out = part.block(self._sum_values(part, source)).aggregate(source)
+        return self.nn(out if target is None else out + (1 + self.eps) * target)
+
+
+class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GCNConv`, fast on sampled batches.
+
+    The normalisation is that of all sampled edges and weights of the batch, as without trimming: it is made once per
+    batch. Self loops that the batch lacks are added.
+
+    References
+    ----------
+    T. Kipf and M. Welling, Semi-supervised classification with graph convolutional networks, 2017.
+    """
+
+    propagate_type: ClassVar = {"x": Tensor, "edge_weight": OptTensor}
+
+    def _can_trim(self) -> bool:
+        is_usual = not self.cached and self.aggr in ("add", "sum") and _is_plain(type(self)) and not self._has_hooks()
+        return is_usual and super()._can_trim()
+
+    def _on(self, part: Trimmed, x: Any, edge_weight: Any = None) -> Any:
+        x = _in_full((x,))[0]
+        values, loops = self._norm(part, edge_weight, x.dtype)
+        block = part.block(values)
+
+        def propagated(h: Tensor) -> Tensor:
+            out = block.aggregate(h)
+            return out if loops is None else out + loops[: part.num_dst, None] * h[: part.num_dst]
+
+        comes_first = block.sums_first(x.shape[1], self.out_channels)
+        out = _linear(self.lin, propagated(x)) if comes_first else propagated(_linear(self.lin, x))
+        return out if self.bias is None else out + self.bias
+
+    def _norm(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """A value per edge, and per vertex that of its own loop."""
+        if weight is not None and weight.requires_grad:
+            return self._normed(part, weight, dtype)
+        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype, *_identity(weight)
+        norm, _ = part.hops.once(key, lambda: (self._normed(part, weight, dtype), weight))
+        return norm  # type: ignore[no-any-return]
+
+    def _normed(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        source, target = part.edge_index
+        values = torch.ones_like(source, dtype=dtype) if weight is None else weight.view(-1).to(dtype)
+        if not self.normalize:
+            return values, None
+        loops = None
+        degrees = values.new_zeros(part.hops.nodes[-1])
+        if self.add_self_loops:
+            is_loop = source == target
+            own = torch.full_like(degrees, 2.0 if self.improved else 1.0)
+            loops = own.index_put((target[is_loop],), values[is_loop])
+            values = values.masked_fill(is_loop, 0.0)
+            degrees = degrees + loops
+        scale = degrees.index_add(0, target, values).pow(-0.5)
+        scale = scale.masked_fill(scale == float("inf"), 0.0)
+        values = scale[source] * values * scale[target]
+        return values, None if loops is None else scale * loops * scale
+
+
+class GATConv(_OnSampledBatches, pyg.GATConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATConv`, on sampled batches of the rows and edges that are needed.
+
+    References
+    ----------
+    P. Velickovic et al., Graph attention networks, 2018.
+    """
+
+    propagate_type: ClassVar = {"x": OptPairTensor, "alpha": Tensor}
+    edge_updater_type: ClassVar = {"alpha": OptPairTensor, "edge_attr": OptTensor}
+
+
+class GATv2Conv(_OnSampledBatches, pyg.GATv2Conv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATv2Conv`, on sampled batches of the rows and edges that are needed.
+
+    References
+    ----------
+    S. Brody, U. Alon and E. Yahav, How attentive are graph attention networks?, 2022.
+    """
+
+    propagate_type: ClassVar = {"x": PairTensor, "alpha": Tensor}
+    edge_updater_type: ClassVar = {"x": PairTensor, "edge_attr": OptTensor}
+
+
+def _source(x: Any) -> Tensor:
+    source: Tensor = x[0] if isinstance(x, (tuple, list)) else x
+    return source
+
+
+def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    """Tensors of half precision as float32: products may be of fewer bits, sums are not."""
+    return tuple(
+        one.float() if one is not None and one.dtype in (torch.bfloat16, torch.float16) else one for one in tensors
+    )
+
+
+def _identity(weight: Tensor | None) -> tuple[Any, ...]:
+    """What tells one state of a tensor from all others while it exists."""
+    return () if weight is None else (id(weight), weight._version)
+
+
+def _is_usual(layer: Any) -> bool:
+    """Whether this is PyG's own linear layer, of known size, whose parameters alone say what it does."""
+    has_hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return type(layer) is Linear and not has_hooks
+
+
+def _linear(layer: Any, x: Tensor) -> Tensor:
+    result: Tensor = linear(x, layer.weight, layer.bias) if _is_usual(layer) else layer(x)
+    return result

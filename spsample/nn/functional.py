@@ -1,0 +1,29 @@
+"""Functions by torch's names, faster on the processor."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from spsample.nn.dropout import dropped
+
+__all__ = ["dropout"]
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """`torch.nn.functional.dropout`, with a mask that follows from a counter on all threads.
+
+    The law is the same: each number is dropped with probability `p`, and the others are multiplied by 1 / (1 - p). The
+    mask is other numbers of it: one number of torch's generator is its key. No mask is kept for the way back. Numbers
+    of other types than float32, on a device, and in place are torch's to drop.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spsample.nn.functional import dropout
+    >>> sorted(set(dropout(torch.ones(1000), 0.5).tolist()))
+    [0.0, 2.0]
+    """
+    if not training or p == 0 or inplace:
+        return functional.dropout(input, p, training, inplace)
+    return dropped(input, p)

@@ -1,0 +1,63 @@
+"""Which vertices and edges of a sampled batch are of which hop, on the batch's ``edge_index``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
+from typing import Any
+
+__all__ = ["Hops"]
+
+
+class Hops:
+    """How many vertices and edges of a batch lie within each hop: layers leave out what no later one reads.
+
+    It is an attribute of the batch's ``edge_index``, which stays a plain tensor. An ``edge_index`` that was changed in
+    place is no longer the sampler's: `is_of` says so. Pickled or copied it becomes None, as the copy may be changed.
+
+    Parameters
+    ----------
+    edge_index
+        The tensor, (2, E), whose columns are the edges by hop; their targets ascend.
+    nodes, edges : tuple of int
+        Vertices and edges within 0, 1, ... hops.
+
+    Examples
+    --------
+    >>> import torch
+    >>> edge_index = torch.tensor([[2, 3, 4], [0, 1, 2]])
+    >>> Hops.put_on(edge_index, [2, 2, 1], [2, 1])
+    >>> edge_index.hops.nodes, edge_index.hops.edges
+    ((2, 4, 5), (0, 2, 3))
+    >>> edge_index += 0
+    >>> edge_index.hops.is_of(edge_index)
+    False
+    """
+
+    def __init__(self, edge_index: Any, nodes: tuple[int, ...], edges: tuple[int, ...]) -> None:
+        self.nodes, self.edges = nodes, edges
+        self._version = edge_index._version
+        self._made: dict[Hashable, Any] = {}
+
+    @classmethod
+    def put_on(cls, edge_index: Any, num_sampled_nodes: Sequence[int], num_sampled_edges: Sequence[int]) -> None:
+        """Make the attribute ``hops``, of counts as a PyG batch has them: what each hop added."""
+        edge_index.hops = cls(edge_index, tuple(accumulate(num_sampled_nodes)), (0, *accumulate(num_sampled_edges)))
+
+    def put_on_copy(self, edge_index: Any) -> None:
+        """Make the attribute of another tensor that has the same edges."""
+        edge_index.hops = Hops(edge_index, self.nodes, self.edges)
+
+    def is_of(self, edge_index: Any) -> bool:
+        """Whether the tensor still has the edges that were sampled."""
+        return bool(self._version == edge_index._version)
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` returned when it was first called for `key`: layers of a batch share it."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """None instead."""
+        return type(None), ()
