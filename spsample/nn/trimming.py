@@ -129,7 +129,7 @@ def trimmed(x: Any, edge_index: Any) -> Trimmed | None:
 
 
 def _hop_of(hops: Hops, num_rows: int) -> int:
-    """At which hop an input of so many rows is, 1 or more."""
+    """The farthest hop with that many vertices, 1 or more."""
     if num_rows not in hops.nodes:
         raise InputError(
             argument="x",
