@@ -13,7 +13,8 @@ from torch_geometric import loader as pyg_loader
 from spsample.loading import BulkLoader
 from spsample.loading.order import require_state
 from spsample.pyg import arguments
-from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed, joined
+from spsample.pyg.attributes import Attributes
+from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed
 from spsample.pyg.sampler_order import SamplerOrder, order_of
 from spsample.sampling.arguments import require_word
 
@@ -157,6 +158,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.weight_attr, self.filter_per_worker, self.graph = weight_attr, filter_per_worker, node_sampler.graph
         self.random_seed, self.backend = random_seed, backend
         self.bulk_size, self.memory_budget, self.prefetch = bulk_size, memory_budget, prefetch
+        self._attributes = Attributes(self.graph)
         self._order, batch_size = order_of(options, len(self.dataset))
         self.bulk_loader = self._make_bulk_loader(batch_size)
 
@@ -230,7 +232,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
-        steps = (self.transform_sampler_output, partial(joined, self.data, self.graph), self.transform)
+        steps = (self.transform_sampler_output, partial(self._attributes.joined, self.data), self.transform)
         ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self.filter_per_worker]
         first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then
