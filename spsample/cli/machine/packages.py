@@ -1,4 +1,4 @@
-"""Python packages: whether they are installed, and whether they can be imported."""
+"""Python packages: whether they are installed, and whether those with compiled parts can be imported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import PackageNotFoundError, files, version
 from typing import NamedTuple
 
 from spsample.cli.machine.finding import Finding, finished
@@ -57,10 +59,18 @@ PACKAGES = (
 )
 
 
-def packages() -> list[Finding]:
-    """Look for the optional packages; those that are installed are imported in processes of their own, with a limit."""
+def packages(say: Callable[[str], object]) -> list[Finding]:
+    """Look for the optional packages; compiled ones are imported in processes of their own, with a limit.
+
+    `say` is told which one is looked at.
+    """
+
+    def found(package: Package) -> Finding:
+        say(package.module)
+        return _finding(package)
+
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(_finding, PACKAGES))
+        return list(pool.map(found, PACKAGES))
 
 
 def _finding(package: Package) -> Finding:
@@ -69,7 +79,7 @@ def _finding(package: Package) -> Finding:
     if installed is None:
         advice = f"for {package.use}: {package.install}"
         return Finding(package.area, name, "missing", "not installed", advice)
-    more, error = _imported(package)
+    more, error = ("", "") if _is_plain(package) else _imported(package)
     if error:
         advice = f"uninstall it, then: {package.install}"
         return Finding(package.area, name, "broken", f"{installed}, which cannot be imported: {error}", advice)
@@ -83,6 +93,17 @@ def _installed(package: Package) -> str | None:
         except PackageNotFoundError:
             continue
     return None
+
+
+def _is_plain(package: Package) -> bool:
+    """Whether a package is Python alone: it does not break by itself, and to import it may take seconds."""
+    for name in package.distributions:
+        try:
+            there = files(name)
+        except PackageNotFoundError:
+            continue
+        return there is not None and not any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in there)
+    return False
 
 
 def _imported(package: Package) -> tuple[str, str]:
