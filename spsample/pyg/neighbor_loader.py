@@ -70,7 +70,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     input_id
         What a batch has as ``input_id`` for each of ``input_nodes``, a tensor; None: their positions.
     graph
-        What ``Graph.from_pyg(data, weight_attr)`` made, for several loaders of the same data; None: it is made here.
+        What ``Graph.from_pyg(data, weight_attr)`` made; None: it is made here, once for all loaders of the same edges
+        that are there together. Edges that were replaced, or changed in place by torch, make another one.
     random_seed
         Of `BulkLoader`; None: drawn from torch.
     bulk_size, memory_budget, prefetch, backend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from spsample.errors import InputError
 from spsample.planning.bulk_sampling import sample_within
 from spsample.pyg import arguments
 from spsample.pyg.attributes import keep_edge_index
+from spsample.pyg.shared_graphs import SharedGraphs
 from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.arguments import require_word
@@ -61,6 +62,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
     [[0, 1, 2, 3]]
     """
 
+    _graphs: ClassVar = SharedGraphs()
+
     def __init__(
         self,
         data: Data,
@@ -74,7 +77,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
         backend: str | None = None,
     ) -> None:
         self.num_neighbors, self.replace, self.subgraph_type = num_neighbors, replace, subgraph_type
-        self.graph = arguments.checked_graph(arguments.checked_data(data), graph, weight_attr)
+        data = arguments.checked_data(data)
+        self.graph = (
+            self._graphs.of(data, weight_attr) if graph is None else arguments.checked_graph(data, graph, weight_attr)
+        )
         self.weight_attr = weight_attr
         self.random_seed = drawn_seed() if random_seed is None else require_word("random_seed", random_seed)
         self.backend = backend

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -696,6 +698,39 @@ def test_loaders_share_a_graph():
         assert loader.bulk_loader.graph is graph
         for one, other in zip(loader, loader_of(**options), strict=True):
             assert_same(one, other)
+
+
+def test_loaders_of_the_same_data_share_a_graph_by_themselves():
+    data = data_of()
+    train, val = loader_of(data), loader_of(data, [-1], weight_attr=None)
+    assert val.graph is train.graph
+    weighted = [loader_of(data, weight_attr="edge_weight") for _ in range(2)]
+    assert weighted[0].graph is weighted[1].graph is not train.graph
+    data.edge_weight[0] = 2.0
+    assert loader_of(data, weight_attr="edge_weight").graph is not weighted[0].graph
+    data.edge_index[0, 0] = (data.edge_index[0, 0] + 1) % N  # in place
+    changed = loader_of(data)
+    assert changed.graph is not train.graph
+    assert_same(changed([3]), loader_of(data, graph=Graph.from_pyg(data))([3]))
+    data.edge_index = data.edge_index.clone()
+    assert loader_of(data).graph is not changed.graph
+    data.num_nodes = N + 1
+    assert loader_of(data).graph.num_nodes == N + 1
+
+
+def test_shared_graphs_keep_nothing_alive():
+    data = data_of()
+    loader = loader_of(data)
+    held = [weakref.ref(one) for one in (data, data.edge_index, loader.graph)]
+    del data, loader
+    gc.collect()
+    assert [one() for one in held] == [None] * 3
+
+
+def test_graphs_whose_changes_nobody_counts_are_not_shared():
+    with torch.inference_mode():
+        data = data_of(edge_index=edges_of().clone())
+    assert loader_of(data).graph is not loader_of(data).graph
 
 
 @pytest.mark.parametrize(
