@@ -96,6 +96,7 @@ PEER = Peer(
     {
         "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
         "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
+        "small-calls": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1, "fanouts": "10,5"}),),
         "loader-subgraph": _LOADERS,
         "gpu-epoch": (Side("PyG, copied to the GPU", sage_on_gpu),),
         "scripts": (Side("PyG", script), Side("PyG, trim_to_layer", script_trimmed)),
