@@ -19,7 +19,7 @@ class SampledData(Data):  # type: ignore[misc]  # torch_geometric has no types
     Examples
     --------
     >>> data = SampledData(edge_index=torch.tensor([[1], [0]]))
-    >>> Hops.put_on(data.edge_index, [1, 1], [1])
+    >>> data.edge_index = Hops.put_on(data.edge_index, [1, 1], [1])
     >>> data.apply(torch.clone).edge_index.hops.nodes
     (1, 2)
     >>> hasattr(data.apply(lambda tensor: tensor.flip(0)).edge_index, "hops")
@@ -32,7 +32,7 @@ class SampledData(Data):  # type: ignore[misc]  # torch_geometric has no types
         super().apply(func, *args)
         after = self._store.get("edge_index")
         if after is not before and _hops_of(before) and after.device == before.device and torch.equal(after, before):
-            before.hops.put_on_copy(after)
+            self._store.edge_index = before.hops.put_on_copy(after)
         return self
 
     def to(self, device: Any, *args: str, non_blocking: bool = False) -> SampledData:
@@ -41,7 +41,7 @@ class SampledData(Data):  # type: ignore[misc]  # torch_geometric has no types
         super().to(device, *args, non_blocking=non_blocking)
         after = self._store.get("edge_index")
         if after is not before and _hops_of(before) and after.dtype == before.dtype:
-            before.hops.put_on_copy(after)
+            self._store.edge_index = before.hops.put_on_copy(after)
         return self
 
     def cpu(self, *args: str) -> SampledData:
