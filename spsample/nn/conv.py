@@ -35,6 +35,9 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
         False: compute all rows, as PyG's layer does.
     """
 
+    # PyG writes these anew for each class, and explains by those that it finds: by default those it wrote for its own.
+    propagate, edge_updater = pyg.MessagePassing.propagate, pyg.MessagePassing.edge_updater
+
     def __init__(self, *arguments: Any, trim: bool = True, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.trim, self.trimmed_calls = trim, Calls()
@@ -93,11 +96,11 @@ class _OfSums(_OnSampledBatches):
 
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
-        if weight is None:
-            ones = torch.ones_like(part.edge_index[0], dtype=x.dtype)
-            values: Tensor = part.once(("values", self.aggr == "mean", x.dtype), lambda: self._scaled(part, ones))
-            return values
-        return self._scaled(part, weight.view(-1).to(x.dtype))
+        if weight is not None:
+            return self._scaled(part, part.weights(weight, x.dtype))
+        key = "values", self.aggr == "mean", x.dtype
+        values: Tensor = part.once(key, lambda: self._scaled(part, part.weights(None, x.dtype)))
+        return values
 
     def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
         if self.aggr != "mean":
@@ -228,7 +231,7 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     def _normed(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         source, target = part.edge_index
-        values = torch.ones_like(source, dtype=dtype) if weight is None else weight.view(-1).to(dtype)
+        values = part.weights(weight, dtype)
         if not self.normalize:
             return values, None
         loops = None

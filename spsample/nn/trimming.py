@@ -97,11 +97,18 @@ class Trimmed(NamedTuple):
         is_per_edge = isinstance(value, Tensor) and value.ndim and len(value) == self.edge_index.shape[1]
         return value[: self.num_edges] if is_per_edge else value
 
+    def weights(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """A number per edge of the batch: 1 where there are no weights."""
+        count = self.edge_index.shape[1]
+        if weight is None:
+            return torch.ones(count, dtype=dtype, device=self.edge_index.device)
+        if weight.numel() != count:
+            expected = f"one for each of the batch's {count} edges"
+            raise InputError(argument="edge_weight", given=f"{weight.numel()} numbers", expected=expected)
+        return weight.view(-1).to(dtype)
+
     def block(self, values: Tensor) -> Block:
         """The edges as an operator, of a value per edge of the batch."""
-        if len(values) != self.edge_index.shape[1]:
-            expected = f"one for each of the batch's {self.edge_index.shape[1]} edges"
-            raise InputError(argument="edge_weight", given=f"{len(values)} weights", expected=expected)
         return Block(
             self.pointers()[: self.num_dst + 1],
             self.edge_index[0, : self.num_edges],
