@@ -6,6 +6,7 @@ does not do here, PyG's own does, on the rows that are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 
 from spsample.errors import InputError
+from spsample.nn.private import is_untransformed
 from spsample.nn.products import linear
 from spsample.nn.trimming import Calls, Trimmed, trimmed
 
@@ -96,10 +98,8 @@ class _OfSums(_OnSampledBatches):
 
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
-        if weight is not None:
-            return self._scaled(part, part.weights(weight, x.dtype))
         key = "values", self.aggr == "mean", x.dtype
-        values: Tensor = part.once(key, lambda: self._scaled(part, part.weights(None, x.dtype)))
+        values: Tensor = _once(part, key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
         return values
 
     def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
@@ -223,11 +223,9 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     def _norm(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """A value per edge, and per vertex that of its own loop."""
-        if weight is not None and (weight.requires_grad or weight.is_inference()):
-            return self._normed(part, weight, dtype)
-        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype, *_identity(weight)
-        norm, _ = part.once(key, lambda: (self._normed(part, weight, dtype), weight))
-        return norm  # type: ignore[no-any-return]
+        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype
+        norm: tuple[Tensor, Tensor | None] = _once(part, key, weight, lambda: self._normed(part, weight, dtype))
+        return norm
 
     def _normed(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         source, target = part.edge_index
@@ -282,6 +280,14 @@ def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     return tuple(
         one.float() if one is not None and one.dtype in (torch.bfloat16, torch.float16) else one for one in tensors
     )
+
+
+def _once(part: Trimmed, key: tuple[Any, ...], weight: Tensor | None, make: Callable[[], Any]) -> Any:
+    """What is made of edge weights, once for each state of them; each time where a derivative by them may be wanted."""
+    if weight is not None and (weight.requires_grad or weight.is_inference() or not is_untransformed(weight)):
+        return make()
+    made, _ = part.once((*key, *_identity(weight)), lambda: (make(), weight))
+    return made
 
 
 def _identity(weight: Tensor | None) -> tuple[Any, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["has_onednn_linear", "is_seen_by_a_mode", "is_untransformed", "onednn_linear"]
+__all__ = ["has_onednn_linear", "is_seen_by_a_mode", "is_untransformed", "onednn_linear", "outside_of_transforms"]
 
 
 def is_seen_by_a_mode() -> bool:
@@ -38,6 +39,22 @@ def is_untransformed(tensor: Tensor) -> bool:
     functorch: Any = getattr(torch._C, "_functorch", None)
     tests = [getattr(functorch, name, None) for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")]
     return type(tensor) is Tensor and all(test is not None and not test(tensor) for test in tests)
+
+
+def outside_of_transforms() -> AbstractContextManager[Any]:
+    """Within it, what is made of untransformed tensors is untransformed; where torch has no such thing it does nothing.
+
+    Examples
+    --------
+    >>> def made(x):
+    ...     with outside_of_transforms():
+    ...         return x * is_untransformed(torch.empty(0))
+    >>> torch.func.jvp(made, (torch.ones(2),), (torch.ones(2),))[0]
+    tensor([1., 1.])
+    """
+    guard: Any = getattr(torch._C, "_DisableFuncTorch", nullcontext)
+    context: AbstractContextManager[Any] = guard()
+    return context
 
 
 def has_onednn_linear() -> bool:

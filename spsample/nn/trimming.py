@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import nullcontext
 from functools import cache
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from spsample.errors import InputError
 from spsample.nn.blocks import Block
-from spsample.nn.private import is_untransformed
+from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
 
 __all__ = ["Calls", "Trimmed", "calls", "names_of", "rows", "trimmed"]
@@ -109,12 +110,13 @@ class Trimmed(NamedTuple):
 
     def block(self, values: Tensor) -> Block:
         """The edges as an operator, of a value per edge of the batch."""
-        return Block(
-            self.pointers()[: self.num_dst + 1],
-            self.edge_index[0, : self.num_edges],
-            values[: self.num_edges],
-            self.num_src,
-        )
+        with outside_of_transforms() if is_untransformed(values) else nullcontext():
+            return Block(
+                self.pointers()[: self.num_dst + 1],
+                self.edge_index[0, : self.num_edges],
+                values[: self.num_edges],
+                self.num_src,
+            )
 
     def pointers(self) -> Tensor:
         """Where the edges of each vertex of the batch begin, and where the last one's end."""
@@ -122,14 +124,9 @@ class Trimmed(NamedTuple):
         return pointers
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` returned when it was first called for `key` of this batch.
-
-        Within torch's function transforms nothing is kept: it could not be used after them.
-        """
-        if not is_untransformed(torch.empty(0, device="cpu")):
-            return make()
-        with torch.inference_mode(False):  # what is made may be saved for a gradient later
-            return self.hops.once(key, make)
+        """What `make`, which takes untransformed tensors, returned when it was first called for `key` of this batch."""
+        with torch.inference_mode(False), outside_of_transforms():  # it may be saved for a gradient later
+            return self.hops.once(key, make) if is_untransformed(torch.empty(0, device="cpu")) else make()
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""

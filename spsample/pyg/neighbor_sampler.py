@@ -217,7 +217,7 @@ def with_hops(batch: Data) -> Data:
     if edge_index is not None:
         batch.edge_index = Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
         if type(batch) is Data:
-            batch.__class__ = SampledData
+            object.__setattr__(batch, "__class__", SampledData)  # Data takes an assignment for one of an attribute
     return batch
 
 

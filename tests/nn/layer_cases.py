@@ -155,7 +155,7 @@ def results(net: Net, batch: Data, edge_index: Tensor, edges: str, towards: Tens
     out = net(x, edge_index, *given)[: batch.batch_size]
     net.zero_grad()
     (out * towards).sum().backward()
-    gradients = {name: one.grad for name, one in net.named_parameters()}
+    gradients = {name.removeprefix("_orig_mod."): one.grad for name, one in net.named_parameters()}
     gradients |= {"x": x.grad, "edges": given[0].grad if given else None}
     found = {f"gradient of {name}": one for name, one in gradients.items()} | {"values": out.detach()}
     return {name: torch.zeros(()) if one is None else one for name, one in found.items()}
