@@ -6,6 +6,7 @@ does not do here, PyG's own does, on the rows that are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 
 from spsample.errors import InputError
+from spsample.nn.private import is_untransformed
 from spsample.nn.products import linear
 from spsample.nn.trimming import Calls, Trimmed, trimmed
 
@@ -35,6 +37,9 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
         False: compute all rows, as PyG's layer does.
     """
 
+    # PyG writes these anew for each class, and explains by those that it finds: by default those it wrote for its own.
+    propagate, edge_updater = pyg.MessagePassing.propagate, pyg.MessagePassing.edge_updater
+
     def __init__(self, *arguments: Any, trim: bool = True, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.trim, self.trimmed_calls = trim, Calls()
@@ -49,28 +54,31 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
         given, expected = f"torch.jit.script of {type(self).__name__}", "a model of PyG's own layers"
         raise InputError(argument="model", given=given, expected=expected, hint="torch.compile takes these layers.")
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
-        """Those of PyG's layer; of a batch of spsample's loaders the rows that later layers read."""
-        part = trimmed(x, edge_index) if self._can_trim() else None
+        """Those of PyG's layer; of a batch of spsample's loaders the rows that later layers read.
+
+        ``torch.compile`` leaves it as it is: batches differ in their counts, of which a graph would be made for each.
+        """
+        part = trimmed(self, x, edge_index) if self._can_trim() else None
         self.trimmed_calls.count(part is not None)
         if part is None:
             return super().forward(x, edge_index, *arguments, **options)
-        if _is_plain(type(self)) and not self._has_hooks():
-            return self._on(part, x, *arguments, **options)
-        return self._by_pyg(part, x, *arguments, **options)
+        is_plain = _is_plain(type(self)) and not self._has_hooks()
+        return (self._on if is_plain else self._by_pyg)(part, x, *arguments, **options)
 
     def _can_trim(self) -> bool:
-        is_usual = self.flow == "source_to_target" and self.node_dim in (-2, 0) and self.decomposed_layers == 1
-        return self.trim and is_usual and not self.explain
+        return self.trim
 
     def _has_hooks(self) -> bool:
-        return any(hooks for name, hooks in vars(self).items() if name.endswith("_hooks") and name.count("_forward_"))
+        """Whether there are PyG's hooks, as of messages; torch's are called around `forward`."""
+        return any(hooks for name, hooks in vars(self).items() if name.endswith("_hooks") and "_forward_" in name[1:])
 
     def _by_pyg(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
         """PyG's own layer, of the rows and edges that are needed."""
-        arguments = tuple(map(part.of_edges, arguments))
-        options = {name: part.of_edges(value) for name, value in options.items()}
-        return super().forward(part.pair(x), part.edges(), *arguments, **options)
+        given = x, part.edge_index, *arguments
+        given, options = part.arguments(super().forward.__func__, given, options)
+        return super().forward(*given, **options)
 
     def _on(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
         """The layer's result on a part of a batch."""
@@ -90,11 +98,9 @@ class _OfSums(_OnSampledBatches):
 
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
-        if weight is None:
-            ones = torch.ones_like(part.edge_index[0], dtype=x.dtype)
-            values: Tensor = part.hops.once(("values", self.aggr == "mean", x.dtype), lambda: self._scaled(part, ones))
-            return values
-        return self._scaled(part, weight.view(-1).to(x.dtype))
+        key = "values", self.aggr == "mean", x.dtype
+        values: Tensor = _once(part, key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
+        return values
 
     def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
         if self.aggr != "mean":
@@ -119,19 +125,19 @@ class SAGEConv(_OfSums, pyg.SAGEConv):  # type: ignore[misc]
     >>> from torch_geometric.data import Data
     >>> from spsample.nn import SAGEConv
     >>> from spsample.pyg import NeighborLoader
-    >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[1, 2, 3, 0, 3], [0, 0, 1, 3, 2]]))
+    >>> data = Data(x=torch.eye(5), edge_index=torch.tensor([[1, 2, 3, 0, 4], [0, 0, 1, 3, 2]]))
     >>> batch = next(iter(NeighborLoader(data, [2, 2], batch_size=2, input_nodes=torch.tensor([0, 3]))))
-    >>> one, two = SAGEConv(4, 8), SAGEConv(8, 2)
+    >>> one, two = SAGEConv(5, 8), SAGEConv(8, 2)
     >>> h = one(batch.x, batch.edge_index)
     >>> batch.num_nodes, h.shape, two(h, batch.edge_index).shape
-    (4, torch.Size([4, 8]), torch.Size([2, 2]))
+    (5, torch.Size([4, 8]), torch.Size([2, 2]))
     """
 
     propagate_type: ClassVar = {"x": OptPairTensor}
 
     def _on(self, part: Trimmed, x: Any, size: Any = None) -> Any:
-        if not self._is_sum(x) or size is not None:
-            return self._by_pyg(part, x, size)
+        if not self._is_sum(x):
+            return self._by_pyg(part, x)
         source, target = _in_full(part.pair(x))
         if self.project:
             source = _linear(self.lin, source).relu()
@@ -159,8 +165,8 @@ class GraphConv(_OfSums, pyg.GraphConv):  # type: ignore[misc]
     propagate_type: ClassVar = {"x": OptPairTensor, "edge_weight": OptTensor}
 
     def _on(self, part: Trimmed, x: Any, edge_weight: Any = None, size: Any = None) -> Any:
-        if not self._is_sum(x) or size is not None:
-            return self._by_pyg(part, x, edge_weight, size)
+        if not self._is_sum(x):
+            return self._by_pyg(part, x, edge_weight)
         source, target = _in_full(part.pair(x))
         values = self._sum_values(part, source, edge_weight)
         out = _linear(self.lin_rel, part.block(values).aggregate(source))
@@ -178,8 +184,8 @@ class GINConv(_OfSums, pyg.GINConv):  # type: ignore[misc]
     propagate_type: ClassVar = {"x": OptPairTensor}
 
     def _on(self, part: Trimmed, x: Any, size: Any = None) -> Any:
-        if not self._is_sum(x) or size is not None:
-            return self._by_pyg(part, x, size)
+        if not self._is_sum(x):
+            return self._by_pyg(part, x)
         source, target = _in_full(part.pair(x))
         out = part.block(self._sum_values(part, source)).aggregate(source)
         return self.nn(out if target is None else out + (1 + self.eps) * target)
@@ -203,11 +209,12 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
         return is_usual and super()._can_trim()
 
     def _on(self, part: Trimmed, x: Any, edge_weight: Any = None) -> Any:
-        x = _in_full((x,))[0]
+        (x,) = _in_full((x,))
         values, loops = self._norm(part, edge_weight, x.dtype)
         block = part.block(values)
 
         def propagated(h: Tensor) -> Tensor:
+            (h,) = _in_full((h,))
             out = block.aggregate(h)
             return out if loops is None else out + loops[: part.num_dst, None] * h[: part.num_dst]
 
@@ -217,15 +224,13 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     def _norm(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """A value per edge, and per vertex that of its own loop."""
-        if weight is not None and weight.requires_grad:
-            return self._normed(part, weight, dtype)
-        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype, *_identity(weight)
-        norm, _ = part.hops.once(key, lambda: (self._normed(part, weight, dtype), weight))
-        return norm  # type: ignore[no-any-return]
+        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype
+        norm: tuple[Tensor, Tensor | None] = _once(part, key, weight, lambda: self._normed(part, weight, dtype))
+        return norm
 
     def _normed(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         source, target = part.edge_index
-        values = torch.ones_like(source, dtype=dtype) if weight is None else weight.view(-1).to(dtype)
+        values = part.weights(weight, dtype)
         if not self.normalize:
             return values, None
         loops = None
@@ -276,6 +281,14 @@ def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     return tuple(
         one.float() if one is not None and one.dtype in (torch.bfloat16, torch.float16) else one for one in tensors
     )
+
+
+def _once(part: Trimmed, key: tuple[Any, ...], weight: Tensor | None, make: Callable[[], Any]) -> Any:
+    """What is made of edge weights, once for each state of them; each time where a derivative by them may be wanted."""
+    if weight is not None and (weight.requires_grad or weight.is_inference() or not is_untransformed(weight)):
+        return make()
+    made, _ = part.once((*key, *_identity(weight)), lambda: (make(), weight))
+    return made
 
 
 def _identity(weight: Tensor | None) -> tuple[Any, ...]:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from spsample.nn.private import has_onednn_linear, is_seen_by_a_mode, is_untransformed, onednn_linear
 from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
 from spsample.nn.tensors import with_rounded_rows
-from spsample.nn.transforms import is_untransformed, one_by_one, signed
+from spsample.nn.transforms import one_by_one, signed
 
 __all__ = ["linear"]
 
@@ -65,12 +66,12 @@ def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
 def _is_traced() -> bool:
     """Whether calls become a graph, which is to hold for other numbers of rows and other values."""
     is_in_jit: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return is_in_jit or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+    return is_in_jit or torch.compiler.is_compiling() or is_seen_by_a_mode()
 
 
 def _onednn_is_there() -> bool:
     backend: Any = torch.backends.mkldnn
-    return bool(backend.is_available() and backend.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return bool(backend.is_available() and backend.enabled) and has_onednn_linear()
 
 
 class _Linear(torch.autograd.Function):
@@ -85,7 +86,7 @@ class _Linear(torch.autograd.Function):
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
         rounded = with_rounded_rows(x.contiguous())
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(rounded, weight, in_order, "none", [], "")
+        result = onednn_linear(rounded, weight, in_order)
         return result if len(rounded) == len(x) else result.resize_(len(x), len(weight))
 
     @staticmethod

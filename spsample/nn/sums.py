@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
+from spsample.nn.private import is_untransformed
 from spsample.nn.tensors import as_array, new_numbers
 from spsample.nn.transforms import one_by_one, signed
 
@@ -59,7 +60,7 @@ def with_targets(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> 
 
 def _is_for_core(indices: Tensor, values: Tensor, h: Tensor) -> bool:
     """Whether the compiled core takes these: on the processor, and no gradient of the values is wanted."""
-    is_here = h.is_cpu and indices.is_cpu and not is_differentiated(values)
+    is_here = h.is_cpu and indices.is_cpu and not is_differentiated(values) and is_untransformed(values)
     return is_here and h.ndim == 2 and h.dtype in (torch.float32, torch.float64) and compiled_core() is not None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from spsample.backends import get_backend
-from spsample.nn.transforms import is_untransformed
+from spsample.nn.private import is_untransformed
 from spsample.sampling import adapters
 
 if TYPE_CHECKING:

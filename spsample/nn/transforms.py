@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["is_untransformed", "one_by_one", "signed"]
+__all__ = ["one_by_one", "signed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,18 +43,3 @@ def one_by_one(
         for i in range(info.batch_size)
     )
     return torch.stack([function(*member) for member in members]), 0
-
-
-def is_untransformed(tensor: Tensor) -> bool:
-    """Whether this is torch's own tensor with numbers of its own, not a member of a batch or what a transform traces.
-
-    Examples
-    --------
-    >>> is_untransformed(torch.ones(2))
-    True
-    >>> torch.vmap(lambda member: member * is_untransformed(member))(torch.ones(2))
-    tensor([0., 0.])
-    """
-    functorch: Any = torch._C._functorch
-    is_wrapped = functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
-    return type(tensor) is Tensor and not is_wrapped

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import nullcontext
+from functools import cache
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -10,9 +15,10 @@ from torch import Tensor, nn
 
 from spsample.errors import InputError
 from spsample.nn.blocks import Block
+from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
 
-__all__ = ["Calls", "Trimmed", "calls", "rows", "trimmed"]
+__all__ = ["Calls", "Trimmed", "calls", "names_of", "rows", "trimmed"]
 
 _ABSENT = object()
 
@@ -62,29 +68,65 @@ class Trimmed(NamedTuple):
         """The edges to the targets."""
         return self.edge_index[:, : self.num_edges]
 
-    def of_edges(self, attribute: Any) -> Any:
-        """Cut what has an entry per edge of the batch to those of `edges`; anything else stays as it is."""
-        is_per_edge = isinstance(attribute, Tensor) and attribute.ndim and len(attribute) == self.edge_index.shape[1]
-        return attribute[: self.num_edges] if is_per_edge else attribute
-
     def pair(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Rows of the sources, and of the targets."""
         source, target = x if isinstance(x, (tuple, list)) else (x, x)
+        if target is not None and len(target) < self.num_dst:
+            expected = f"rows of all {self.num_dst} targets, or None"
+            raise InputError(argument="x", given=f"{len(target)} rows of targets", expected=expected)
         return source, None if target is None else target[: self.num_dst]
 
+    def arguments(
+        self, forward: Callable[..., Any], given: Iterable[Any], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a layer's ``forward``, of the rows and edges that are needed."""
+        names = names_of(forward)
+        options = {name: self._argument(name, value) for name, value in options.items()}
+        given = tuple(self._argument(name, value) for name, value in zip(chain(names, repeat("")), given, strict=False))
+        if "size" in names[len(given) :]:  # PyG makes a row for each source where the targets have none
+            options["size"] = self.num_src, self.num_dst
+        return given, options
+
+    def _argument(self, name: str, value: Any) -> Any:
+        """What is an entry per edge of the batch is cut to those of `edges`."""
+        if name == "x":
+            return self.pair(value)
+        if name == "edge_index":
+            return self.edges()
+        if name == "size":
+            return self.num_src, self.num_dst
+        is_per_edge = isinstance(value, Tensor) and value.ndim and len(value) == self.edge_index.shape[1]
+        return value[: self.num_edges] if is_per_edge else value
+
+    def weights(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """A number per edge of the batch: 1 where there are no weights."""
+        count = self.edge_index.shape[1]
+        if weight is None:
+            return torch.ones(count, dtype=dtype, device=self.edge_index.device)
+        if weight.numel() != count:
+            expected = f"one for each of the batch's {count} edges"
+            raise InputError(argument="edge_weight", given=f"{weight.numel()} numbers", expected=expected)
+        return weight.view(-1).to(dtype)
+
     def block(self, values: Tensor) -> Block:
-        """The edges as an operator, of a value per edge."""
-        return Block(
-            self.pointers()[: self.num_dst + 1],
-            self.edge_index[0, : self.num_edges],
-            values[: self.num_edges],
-            self.num_src,
-        )
+        """The edges as an operator, of a value per edge of the batch."""
+        with outside_of_transforms() if is_untransformed(values) else nullcontext():
+            return Block(
+                self.pointers()[: self.num_dst + 1],
+                self.edge_index[0, : self.num_edges],
+                values[: self.num_edges],
+                self.num_src,
+            )
 
     def pointers(self) -> Tensor:
         """Where the edges of each vertex of the batch begin, and where the last one's end."""
-        pointers: Tensor = self.hops.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
+        pointers: Tensor = self.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
         return pointers
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make`, which takes untransformed tensors, returned when it was first called for `key` of this batch."""
+        with torch.inference_mode(False), outside_of_transforms():  # it may be saved for a gradient later
+            return self.hops.once(key, make) if is_untransformed(torch.empty(0, device="cpu")) else make()
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""
@@ -95,13 +137,20 @@ class Trimmed(NamedTuple):
         return torch.repeat_interleave(of_targets, self.counts(), output_size=self.edge_index.shape[1])
 
 
+@cache
+def names_of(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the arguments of a layer's ``forward`` that have a place."""
+    parameters = [*inspect.signature(forward).parameters.values()][1:]
+    return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+
+
 def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
     pointers = torch.zeros(num_nodes + 1, dtype=torch.int64, device=targets.device)
     torch.cumsum(torch.bincount(targets, minlength=num_nodes), 0, out=pointers[1:])
     return pointers
 
 
-def trimmed(x: Any, edge_index: Any) -> Trimmed | None:
+def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:
     """What a layer has to compute of its input, which says by its number of rows at which hop it is; None: all of it.
 
     Where two hops have as many vertices it is the farthest of them. A batch of one seed is not trimmed: its one row
@@ -112,8 +161,8 @@ def trimmed(x: Any, edge_index: Any) -> Trimmed | None:
     InputError
         If the input has the rows of no hop, or no hop is left: a model has at most as many layers as the batch hops.
     """
-    hops = getattr(edge_index, "hops", _ABSENT)
-    if hops is _ABSENT:
+    hops, source = getattr(edge_index, "hops", _ABSENT), x[0] if isinstance(x, (tuple, list)) else x
+    if hops is _ABSENT or not (isinstance(source, Tensor) and _has_rows_first(layer, source)):
         return None
     if not (isinstance(hops, Hops) and hops.is_of(edge_index)):
         warnings.warn(
@@ -121,11 +170,17 @@ def trimmed(x: Any, edge_index: Any) -> Trimmed | None:
             stacklevel=3,
         )
         return None
-    num_rows = len(x[0] if isinstance(x, (tuple, list)) else x)
+    num_rows = len(source)
     if hops.nodes[0] == 1 and num_rows == hops.nodes[-1]:
         return Trimmed(hops, edge_index, num_rows, num_rows, hops.edges[-1])
     hop = _hop_of(hops, num_rows)
     return Trimmed(hops, edge_index, num_rows, hops.nodes[hop - 1], hops.edges[hop])
+
+
+def _has_rows_first(layer: Any, source: Tensor) -> bool:
+    """Whether a layer of PyG goes from sources to targets in one step, and its input has a row for each vertex."""
+    is_usual = layer.flow == "source_to_target" and layer.decomposed_layers == 1 and not layer.explain
+    return is_usual and source.ndim > 0 and layer.node_dim % source.ndim == 0
 
 
 def _hop_of(hops: Hops, num_rows: int) -> int:

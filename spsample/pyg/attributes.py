@@ -155,7 +155,7 @@ def with_hops(batch: Data) -> Data:
     """The batch with the `Hops` of its edges, for layers that leave out rows; `Data` itself keeps them when moved."""
     edge_index = batch.get("edge_index")
     if edge_index is not None:
-        Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+        batch.edge_index = Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
         if type(batch) is Data:
-            batch.__class__ = SampledData
+            object.__setattr__(batch, "__class__", SampledData)  # Data takes an assignment for one of an attribute
     return batch

@@ -7,13 +7,14 @@ import typing
 import warnings
 from typing import Any
 
+import torch
 from torch import nn
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.nn.trimming import Calls, trimmed
+from spsample.nn.trimming import Calls, names_of, trimmed
 
 __all__ = ["trim", "untrim"]
 
@@ -45,22 +46,24 @@ def trim(model: nn.Module) -> nn.Module:
     >>> from torch_geometric.data import Data
     >>> from torch_geometric.nn import GraphSAGE
     >>> from spsample.pyg import NeighborLoader, trim
-    >>> data = Data(x=torch.eye(4), edge_index=torch.tensor([[1, 2, 3, 0, 3], [0, 0, 1, 3, 2]]))
+    >>> data = Data(x=torch.eye(5), edge_index=torch.tensor([[1, 2, 3, 0, 4], [0, 0, 1, 3, 2]]))
     >>> batch = next(iter(NeighborLoader(data, [2, 2], batch_size=2, input_nodes=torch.tensor([0, 3]))))
-    >>> model = GraphSAGE(4, 8, num_layers=2, out_channels=3)
+    >>> model = GraphSAGE(5, 8, num_layers=2, out_channels=3)
     >>> whole = model(batch.x, batch.edge_index)
     >>> part = trim(model)(batch.x, batch.edge_index)
     >>> whole.shape, part.shape, torch.equal(whole[:2], part)
-    (torch.Size([4, 3]), torch.Size([2, 3]), True)
+    (torch.Size([5, 3]), torch.Size([2, 3]), True)
     """
     require_type("model", model, nn.Module, "a torch.nn.Module")
     if any(isinstance(one, JumpingKnowledge) or (isinstance(one, BasicGNN) and one.jk_mode) for one in model.modules()):
         expected = "a model whose last layer's result is its own"
         raise InputError(argument="model", given="one with jk, which joins the rows of all layers", expected=expected)
-    layers = [one for one in model.modules() if isinstance(one, MessagePassing) and not hasattr(one, "trimmed_calls")]
+    layers = [one for one in model.modules() if isinstance(one, MessagePassing)]
+    trimmed_before = [one for one in layers if hasattr(one, "trimmed_calls")]
+    layers = [one for one in layers if not hasattr(one, "trimmed_calls")]
     takers = [one for one in layers if _takes_pairs(one)]
     others = sorted({type(one).__name__ for one in layers} - {type(one).__name__ for one in takers})
-    if not takers:
+    if not takers and not trimmed_before:
         given = f"no layer that takes a pair of sources and targets{': ' + ', '.join(others) if others else ''}"
         hint = "spsample.nn has layers by PyG's names, GCNConv among them, that need no hooks."
         raise InputError(argument="model", given=given, expected="at least one, as SAGEConv", hint=hint)
@@ -97,17 +100,17 @@ def _takes_pairs(layer: MessagePassing) -> bool:
     parameter = inspect.signature(type(layer).forward).parameters.get("x")
     if parameter is None or layer.flow != "source_to_target" or layer.node_dim not in (-2, 0):
         return False
-    hint: Any = typing.get_type_hints(type(layer).forward).get("x")
+    try:
+        hint: Any = typing.get_type_hints(type(layer).forward).get("x")
+    except NameError:  # of a name that is imported for type checkers only
+        return False
     return any(typing.get_origin(one) is tuple for one in (hint, *typing.get_args(hint)))
 
 
-def _cut(layer: MessagePassing, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _cut(layer: MessagePassing, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A layer's arguments, of the rows and edges that are needed."""
-    names = list(inspect.signature(type(layer).forward).parameters)[1 : 1 + len(arguments)]
-    given = {**dict(zip(names, arguments, strict=False)), **options}
-    part = trimmed(given.get("x"), given.get("edge_index"))
+    named = {**dict(zip(names_of(type(layer).forward), given, strict=False)), **options}
+    part = trimmed(layer, named.get("x"), named.get("edge_index"))
     layer.trimmed_calls.count(part is not None)
-    if part is None:
-        return None
-    cut = {name: part.of_edges(value) for name, value in given.items() if name not in ("x", "edge_index")}
-    return (), {"x": part.pair(given["x"]), "edge_index": part.edges(), **cut}
+    return None if part is None else part.arguments(type(layer).forward, given, options)

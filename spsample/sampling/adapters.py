@@ -73,7 +73,7 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     torch = _require("torch", "to_pyg", "pyg")
     layer = batch.layer(0)
     edge_index, n_id, e_id = _subgraph_tensors(torch, layer)
-    Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
+    edge_index = Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
     result = SampledData(edge_index=edge_index, num_nodes=len(n_id))
     result["n_id"] = n_id  # as items: a third of the time of attributes
     if e_id is not None:

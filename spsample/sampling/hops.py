@@ -14,6 +14,7 @@ class Hops:
 
     It is an attribute of the batch's ``edge_index``, which stays a plain tensor. An ``edge_index`` that was changed in
     place is no longer the sampler's: `is_of` says so. Pickled or copied it becomes None, as the copy may be changed.
+    torch does not count the changes of a tensor that was made under ``inference_mode``: a copy gets the attribute.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ class Hops:
     --------
     >>> import torch
     >>> edge_index = torch.tensor([[2, 3, 4], [0, 1, 2]])
-    >>> Hops.put_on(edge_index, [2, 2, 1], [2, 1])
+    >>> edge_index = Hops.put_on(edge_index, [2, 2, 1], [2, 1])
     >>> edge_index.hops.nodes, edge_index.hops.edges
     ((2, 4, 5), (0, 2, 3))
     >>> edge_index += 0
@@ -40,13 +41,17 @@ class Hops:
         self._made: dict[Hashable, Any] = {}
 
     @classmethod
-    def put_on(cls, edge_index: Any, num_sampled_nodes: Sequence[int], num_sampled_edges: Sequence[int]) -> None:
-        """Make the attribute ``hops``, of counts as a PyG batch has them: what each hop added."""
+    def put_on(cls, edge_index: Any, num_sampled_nodes: Sequence[int], num_sampled_edges: Sequence[int]) -> Any:
+        """The tensor with the attribute ``hops``, of counts as a PyG batch has them: what each hop added."""
+        edge_index = _counted(edge_index)
         edge_index.hops = cls(edge_index, tuple(accumulate(num_sampled_nodes)), (0, *accumulate(num_sampled_edges)))
+        return edge_index
 
-    def put_on_copy(self, edge_index: Any) -> None:
-        """Make the attribute of another tensor that has the same edges."""
+    def put_on_copy(self, edge_index: Any) -> Any:
+        """Another tensor, which has the same edges, with the attribute."""
+        edge_index = _counted(edge_index)
         edge_index.hops = Hops(edge_index, self.nodes, self.edges)
+        return edge_index
 
     def is_of(self, edge_index: Any) -> bool:
         """Whether the tensor still has the edges that were sampled."""
@@ -61,3 +66,13 @@ class Hops:
     def __reduce__(self) -> tuple[Any, ...]:
         """None instead."""
         return type(None), ()
+
+
+def _counted(edge_index: Any) -> Any:
+    """The tensor, or a copy of which torch counts changes."""
+    if not edge_index.is_inference():
+        return edge_index
+    import torch
+
+    with torch.inference_mode(False):
+        return edge_index.clone()

@@ -1,0 +1,76 @@
+"""Torch's private names that the layers use, and what is done where a version of torch lacks one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["has_onednn_linear", "is_seen_by_a_mode", "is_untransformed", "onednn_linear", "outside_of_transforms"]
+
+
+def is_seen_by_a_mode() -> bool:
+    """Whether a dispatch mode, as one that traces, sees each call of an operator; True where that is not known.
+
+    Examples
+    --------
+    >>> is_seen_by_a_mode()
+    False
+    """
+    count: Any = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    return count is None or count() > 0
+
+
+def is_untransformed(tensor: Tensor) -> bool:
+    """Whether this is torch's own tensor with numbers of its own, not a member of a batch or what a transform traces.
+
+    False where that is not known.
+
+    Examples
+    --------
+    >>> is_untransformed(torch.ones(2))
+    True
+    >>> torch.vmap(lambda member: member * is_untransformed(member))(torch.ones(2))
+    tensor([0., 0.])
+    """
+    functorch: Any = getattr(torch._C, "_functorch", None)
+    tests = [getattr(functorch, name, None) for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")]
+    return type(tensor) is Tensor and all(test is not None and not test(tensor) for test in tests)
+
+
+def outside_of_transforms() -> AbstractContextManager[Any]:
+    """Within it, what is made of untransformed tensors is untransformed; where torch has no such thing it does nothing.
+
+    Examples
+    --------
+    >>> def made(x):
+    ...     with outside_of_transforms():
+    ...         return x * is_untransformed(torch.empty(0))
+    >>> torch.func.jvp(made, (torch.ones(2),), (torch.ones(2),))[0]
+    tensor([1., 1.])
+    """
+    guard: Any = getattr(torch._C, "_DisableFuncTorch", nullcontext)
+    context: AbstractContextManager[Any] = guard()
+    return context
+
+
+def has_onednn_linear() -> bool:
+    """Whether torch has oneDNN's product as an operator of its own."""
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x W^T + b`` by oneDNN; by torch's own choice of library where it has no such operator.
+
+    Examples
+    --------
+    >>> onednn_linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0]]), None)
+    tensor([[3.]])
+    """
+    if not has_onednn_linear():
+        return functional.linear(x, weight, bias)
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return result
