@@ -148,6 +148,20 @@ def test_pairs_and_what_is_pygs(by: str) -> None:
         assert edges.shape[1] == len(weights)
 
 
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+def test_weights_of_edges_get_a_gradient(by: str, aggr: str) -> None:
+    batch = batches(fanouts=(4,))[1]
+    theirs, ours = (module.GraphConv(6, 4, aggr=aggr).double() for module in (pyg, fast))
+    ours.load_state_dict(theirs.state_dict())
+    results = []
+    for layer, edge_index in ((theirs, batch.edge_index.clone()), (ours, batch.edge_index)):
+        x, weight = batch.x.clone().requires_grad_(), torch.linspace(-1, 1, batch.num_edges, dtype=torch.float64)
+        out = layer(x, edge_index, weight.requires_grad_())[: batch.batch_size]
+        results.append([out, *torch.autograd.grad(out.sin().sum(), [x, weight, *layer.parameters()])])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
 def _two_layers(layer: Callable[..., Any], options: dict[str, Any]) -> Any:
     one = layer(6, 5, **options)
     width = 5 * (one.heads if one.concat else 1)
@@ -163,7 +177,7 @@ def _gradients(model: Any, x: Any, edge_index: Any, num_seeds: int) -> list[Any]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("layer", ["GATConv", "GATv2Conv"])
 def test_dropout_of_the_attention(layer: str, dtype: Any) -> None:
-    """The way back has the mask of the way there: without activations a layer is linear in a mask's bias of 0."""
+    """The way back has the mask of the way there: its gradient is the slope under one key. Means are those without."""
     batch = batches(dtype, fanouts=(4,))[3]
     conv = getattr(fast, layer)(6, 4, heads=2, dropout=0.5, bias=False).to(dtype)
     vector = torch.randn(batch.batch_size, 8, dtype=dtype)
