@@ -26,11 +26,11 @@ def load(source: str) -> Data:
 
 
 class SAGE(torch.nn.Module):
-    """Two layers of GraphSAGE."""
+    """Two layers of GraphSAGE, of PyG or by its name."""
 
-    def __init__(self, dim: int, classes: int, hidden: int = 64) -> None:
+    def __init__(self, dim: int, classes: int, hidden: int = 64, conv: type[torch.nn.Module] = SAGEConv) -> None:
         super().__init__()
-        self.first, self.second = SAGEConv(dim, hidden), SAGEConv(hidden, classes)
+        self.first, self.second = conv(dim, hidden), conv(hidden, classes)
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         """Logits of all vertices."""

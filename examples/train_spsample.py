@@ -4,6 +4,7 @@ import sys
 import time
 
 import torch
+from spsample.nn import SAGEConv
 from spsample.pyg import NeighborLoader
 
 from graph_data import SAGE, accuracy, load
@@ -21,7 +22,7 @@ loader = NeighborLoader(
     num_workers=num_workers,
     persistent_workers=num_workers > 0,
 )
-model = SAGE(data.num_features, int(data.y.max()) + 1)
+model = SAGE(data.num_features, int(data.y.max()) + 1, conv=SAGEConv)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 seconds = []
 for _ in range(int(epochs)):

@@ -16,6 +16,7 @@ import sys
 for name in ("torch", "torch_geometric", "mpi4py", "cupy", "sklearn", "matplotlib"):
     sys.modules[name] = None  # any import of it raises ImportError
 import spsample
+assert "scipy" not in sys.modules
 print(spsample.__version__)
 """
 

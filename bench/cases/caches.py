@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-
-from spsample.features import CachedFeatures, FeatureStore
 
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs
@@ -30,33 +27,6 @@ def static(inputs: Inputs) -> Work:
     return work
 
 
-def lookahead(inputs: Inputs) -> Work:
-    """As many rows are kept by their next use, as a loader announces it."""
-    run = Run.of(inputs)
-    source = FeatureStore(np.zeros((run.graph.num_nodes, 32), np.float32))
-    scores, _ = _scores(inputs, run)
-    budget = _budget(source, scores, int(inputs["share"] * source.num_rows))
-
-    def work() -> Figures:
-        cached = CachedFeatures(source, budget, scores, replacement="lookahead")
-        loader = run.loader(features=cached)
-        for _epoch in range(inputs["epochs"]):
-            for _batch in loader:
-                pass
-        counts = cached.counts
-        return {"rows": counts.hits + counts.misses, "hits": counts.hit_share}
-
-    return work
-
-
-def _budget(source: FeatureStore, scores: NDArray[Any], rows: int) -> int:
-    """Bytes of so many rows with what tells where they are, from two caches that were made."""
-    sizes = (source.num_rows * 64, source.num_rows * 96)
-    made = [CachedFeatures(source, size, scores, replacement="lookahead") for size in sizes]
-    (few, least), (many, most) = ((one.cached_rows, one.nbytes) for one in made)
-    return least + -(-(rows - few) * (most - least) // (many - few))
-
-
 def _scores(inputs: Inputs, run: Run) -> tuple[NDArray[Any], float]:
     name = inputs["score"]
     if name == "best":
@@ -71,8 +41,8 @@ def _side(name: str, score: str) -> Side:
 
 
 CASE = Case(
-    about="Hits of caches by the score that chooses their rows, and of one that looks ahead; counts, no times.",
-    claim="The posterior is near the best set of the very run for every sampler; looking ahead goes beyond any set.",
+    about="Hits of caches by the score that chooses their rows; counts, no times.",
+    claim="The posterior is near the best set of the very run for every sampler.",
     parameters={
         "graph": ("rmat:18,16",),
         "sampler": ("sage",),
@@ -93,7 +63,6 @@ CASE = Case(
         _side("in-degree", "in-degree"),
         _side("AliGraph", "aligraph"),
         _side("random", "random"),
-        Side("looking ahead, posterior", lookahead, {"score": "posterior"}),
     ),
     plots=(Plot("hits", x="share", color=("side", "trial_epochs"), kind="line", facet="fanouts", title="hits"),),
     exact=True,

@@ -1,4 +1,4 @@
-"""Calls for few seeds that repeat: their time, and the fresh pages that they touch."""
+"""Calls for few seeds that repeat: their time, beside pyg-lib's, and the fresh pages that they touch."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ CASE = Case(
         Side("LADIES", bulk, {"sampler": "ladies", "fanouts": "32,32"}),
         Side("FastGCN", bulk, {"sampler": "fastgcn", "fanouts": "32,32"}),
     ),
-    baselines=("GraphSAGE",),
+    job="small-calls",
+    baselines=("GraphSAGE, COO and edge ids", "GraphSAGE"),
     plots=(Plot("ms", facet="batch_size", color="bulk_size", logarithmic=True, title="ms a batch"),),
 )

@@ -12,6 +12,7 @@ import numpy as np
 from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
+from ..script import HEADS
 from ..steps import Model, epoch
 
 
@@ -56,18 +57,45 @@ def sage_on_gpu(inputs: Inputs) -> Work:
 
 def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training."""
-    import torch
     from dgl.nn import SAGEConv
+
+    convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(_dims(inputs))]
+    return _training(inputs, convs, [_plain] * len(convs), where)
+
+
+def script(inputs: Inputs) -> Work:
+    """An epoch of a script with DGL's layer for ``model``."""
+    from dgl.nn import GATConv, GraphConv
+
+    dims, model, zero = _dims(inputs), inputs["model"], {"allow_zero_in_degree": True}
+    if model == "sage":
+        return sage(inputs)
+    if model == "gcn":
+        convs = [GraphConv(a, b, **zero) for a, b in itertools.pairwise(dims)]
+        return _training(inputs, convs, [_plain] * len(convs), "cpu")
+    widths = [*[inputs["hidden"] // HEADS] * (len(dims) - 2), dims[-1]]
+    convs = [GATConv(a, b, HEADS, **zero) for a, b in zip(dims, widths, strict=False)]
+    joined = [lambda conv, x, block: conv(block, x).flatten(1)] * (len(convs) - 1)
+    return _training(inputs, convs, [*joined, lambda conv, x, block: conv(block, x).mean(1)], "cpu")
+
+
+def _plain(conv: Any, x: Any, block: Any) -> Any:
+    return conv(block, x)
+
+
+def _dims(inputs: Inputs) -> list[int]:
+    return [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
+
+
+def _training(inputs: Inputs, convs: list[Any], calls: list[Any], where: Any) -> Work:
+    import torch
 
     graph = _graph(inputs)
     graph.ndata["x"], graph.ndata["y"] = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
     loader = _loader(graph.to(where), inputs.seeds.ravel(), inputs, ["x"], ["y"], shuffle=True)
     torch.manual_seed(0)
-    dims = [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
-    convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(dims)]
     for linear in (part for conv in convs for part in conv.modules() if isinstance(part, torch.nn.Linear)):
         linear.reset_parameters()  # as the other sides' begin; DGL's own weights are larger
-    calls = [lambda conv, x, block: conv(block, x)] * len(convs)
     model = Model([conv.to(where) for conv in convs], calls, inputs.get("dropout", 0.5))
     return epoch(
         model, lambda: (((layers[0].srcdata["x"], layers), layers[-1].dstdata["y"]) for _, _, layers in loader)
@@ -115,6 +143,7 @@ PEER = Peer(
         "loader-blocks": (Side("DGL DataLoader", blocks_with_features),),
         "gpu-bulks": (Side("DGL DataLoader, graph on the GPU", blocks_on_gpu),),
         "gpu-epoch": (Side("DGL, all on the GPU", sage_on_gpu),),
+        "scripts": (Side("DGL", script),),
         "epoch": (Side("DGL", sage), Side("DGL, malloc alike", sage, environment=MALLOC)),
     },
 )

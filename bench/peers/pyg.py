@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
-from ..steps import epoch
+from ..script import layers_of, loader_of, net_of, run
 from .dgl import MALLOC
 
 
@@ -52,57 +51,39 @@ def sage_on_gpu(inputs: Inputs) -> Work:
 def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training, each layer on the part of the subgraph that it needs."""
     import torch
-    from torch_geometric.nn import SAGEConv
-    from torch_geometric.utils import trim_to_layer
+    import torch_geometric.nn
 
-    torch.manual_seed(0)
-    dims = [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
-    convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(dims))
+    values = {"model": "sage", "dropout": 0.5, **inputs.values}
+    options = replace(inputs, values=values)
+    net = net_of(layers_of(torch_geometric.nn, options), options, torch.nn.functional.dropout, trims=True).to(where)
+    return run(_loader(inputs, shuffle=True), net, where)
 
-    class Sage(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.convs = convs
 
-        def forward(self, batch: Any) -> Any:
-            x, edges = batch.x, batch.edge_index
-            for number, conv in enumerate(self.convs):
-                x, edges, _ = trim_to_layer(number, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
-                x = conv(torch.nn.functional.dropout(x, inputs.get("dropout", 0.5)), edges)
-                x = x if number == len(self.convs) - 1 else x.relu()
-            return x[: batch.batch_size]
+def script(inputs: Inputs) -> Work:
+    """A script as PyG's examples write it: every layer computes all rows."""
+    return _script(inputs, trims=False)
 
-    loader = _loader(inputs, shuffle=True)
 
-    def batches() -> Iterator[Any]:
-        for batch in loader:
-            there = batch.to(where)
-            yield (there,), there.y[: there.batch_size]
+def script_trimmed(inputs: Inputs) -> Work:
+    """The same with PyG's ``trim_to_layer``."""
+    return _script(inputs, trims=True)
 
-    return epoch(Sage().to(where), batches)
+
+def _script(inputs: Inputs, trims: bool) -> Work:
+    import torch
+    import torch_geometric.nn
+
+    net = net_of(layers_of(torch_geometric.nn, inputs), inputs, torch.nn.functional.dropout, trims)
+    return run(_loader(inputs, shuffle=True), net)
 
 
 def _loader(inputs: Inputs, *, shuffle: bool = False) -> Any:
-    import torch
-    from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
     warnings.filterwarnings("ignore", "Using 'NeighborSampler' without a 'pyg-lib'")
-    colptr, row = torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
-    target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
-    data = Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1)
-    data.x, data.y = torch.from_numpy(inputs.x), torch.from_numpy(inputs.y)
     workers = inputs.get("workers", 0)
-    return NeighborLoader(
-        data,
-        num_neighbors=inputs.fanouts,
-        is_sorted=True,
-        input_nodes=torch.from_numpy(inputs.seeds.ravel()),
-        batch_size=inputs["batch_size"],
-        shuffle=shuffle,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-    )
+    more = {"is_sorted": True, "num_workers": workers, "persistent_workers": workers > 0}
+    return loader_of(NeighborLoader, inputs, shuffle=shuffle, **more)
 
 
 _LOADERS = (
@@ -115,8 +96,10 @@ PEER = Peer(
     {
         "blocks": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
         "whole-rows": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1}),),
+        "small-calls": (Side("pyg-lib operation, subgraph", pyg_lib_sample, {"threads": 1, "fanouts": "10,5"}),),
         "loader-subgraph": _LOADERS,
         "gpu-epoch": (Side("PyG, copied to the GPU", sage_on_gpu),),
+        "scripts": (Side("PyG", script), Side("PyG, trim_to_layer", script_trimmed)),
         "epoch": (Side("PyG", sage), Side("PyG, malloc alike", sage, environment=MALLOC)),
     },
 )

@@ -276,6 +276,7 @@ void bind_values_unbiased(nb::module_& m);
 void bind_stacking(nb::module_& m);
 void bind_seeds(nb::module_& m);
 void bind_ascending(nb::module_& m);
+void bind_edge_order(nb::module_& m);
 void bind_cooperative(nb::module_& m);
 void bind_routing(nb::module_& m);
 void bind_routing_gather(nb::module_& m);

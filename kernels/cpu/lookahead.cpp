@@ -3,6 +3,7 @@
 // Belady's rule at the grain of batches (docs/lookahead.md): of what was held and what a batch brings, that stays whose next use comes first;
 // where no use is known, what scores more. O(1) for each use of an item, but for a sort of the few that score better than what is held.
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -35,23 +36,14 @@ auto with_ids(const AnyIn& ids, const Body& body) {
 
 class Lookahead {
 public:
-    // ranks (items): 0 for the largest score, then 1, ... held (up to num_places): what places 0, 1, ... hold, distinct.
-    Lookahead(const In<int32_t>& ranks, const In<int64_t>& held, int64_t num_places)
-        : places_(checked(ranks), static_cast<int64_t>(ranks.size()), num_places) {
-        require(num_items() <= INT32_MAX && num_places <= num_items(), "num_places", "more than items");
-        require(static_cast<int64_t>(held.size()) <= num_places, "held", "more than places");
-        require(in_range(held.data(), static_cast<int64_t>(held.size()), num_items()), "held", "an item is out of range");
-        for (size_t i = 0; i < held.size(); ++i) {
-            const int32_t item = static_cast<int32_t>(held.data()[i]);
-            require(places_.place_of(item) == PlacesByUse::kNone, "held", "an item comes twice");
-            places_.put(item, places_.take_free());
-            places_.set_unknown(item);
-        }
-    }
+    // memory (ceil(5 / 4 * items) + 4 * num_places): first the rank of each item, 0 for the largest score, then 1, ...; num_places for all that have
+    // none. The rest is 0. It is written to as long as this lives. At first places hold the items that have a rank, in their order.
+    Lookahead(const InOut<int32_t>& memory, int64_t num_items, int64_t num_places)
+        : future_(checked(memory, num_items, num_places)), places_(memory.data(), num_items, memory.data() + num_items, num_places) {}
 
     int64_t num_items() const { return places_.num_items(); }
     int32_t known() const { return future_.num_batches(); }
-    int64_t nbytes() const { return places_.nbytes(); }
+    int64_t nbytes() const { return places_.nbytes() + (num_items() + 3) / 4 * 4; }
     int64_t known_bytes() const { return future_.use_bytes(); }
 
     // Appends batches; whether all are arrays of items. Else none is appended.
@@ -65,7 +57,13 @@ public:
         for (const AnyIn& ids : each) {
             if (!with_ids(ids, are_items)) return false;
         }
-        for (const AnyIn& ids : each) with_ids(ids, [&](const auto* items, int64_t size) { append(items, size); });
+        int32_t together = 0;
+        for (const AnyIn& ids : each) {
+            with_ids(ids, [&](const auto* items, int64_t size) { future_.append(items, size); });
+            places_.begin_batch(future_.first_batch(), known());
+            if (++together == KnownFuture::kMostTogether) link(std::exchange(together, 0));
+        }
+        link(together);
         return true;
     }
 
@@ -109,7 +107,7 @@ public:
                 const int32_t place = places_.place_of(static_cast<int32_t>(ids.data()[i]));
                 hits[num_hits] = misses[i - num_hits] = i;
                 hit_places[num_hits] = place;
-                num_hits += place != PlacesByUse::kNone;
+                num_hits += place >= 0;
             }
         }
         return {to_numpy(std::move(hits), {num_hits}), to_numpy(std::move(hit_places), {num_hits}),
@@ -120,7 +118,7 @@ public:
     void forget(const In<int64_t>& emptied) {
         require(in_range(emptied.data(), static_cast<int64_t>(emptied.size()), places_.num_places()), "emptied", "no place");
         future_.clear([&](int32_t item) {
-            if (places_.place_of(item) != PlacesByUse::kNone) places_.set_unknown(item);
+            if (places_.has_place(item)) places_.set_unknown(places_.place_of(item));
         });
         for (size_t i = 0; i < emptied.size(); ++i) places_.free(static_cast<int32_t>(emptied.data()[i]));
     }
@@ -146,16 +144,12 @@ private:
         Miss* end() const { return last; }
     };
 
-    // Appends a batch of items.
-    template <class Index>
-    void append(const Index* ids, int64_t size) {
-        future_.reserve(size, places_.items());
-        grow(new_, size);
-        const int64_t held = future_.announce(ids, size, places_.items().data(), new_.data());
-        const int32_t first = future_.first_batch(), batch = first + known() - 1;
-        places_.begin_batch(first, known());
-        for (int64_t i = 0; i < held; ++i) places_.set_known(new_[static_cast<size_t>(i)]);
-        for (int64_t i = 0; i < held; ++i) places_.add_to_batch(places_.place_of(new_[static_cast<size_t>(i)]), batch);
+    // Of the last batches, which were appended.
+    void link(int32_t count) {
+        if (count > 0) future_.link(count, [&](int32_t item) { return places_.has_place(item); }, [&](int32_t item, int32_t batch) {
+            places_.set_known(places_.place_of(item));
+            places_.add_to_batch(places_.place_of(item), batch);
+        });
     }
 
     int32_t next_of(int64_t position) const { return future_.next(future_.front().first + static_cast<uint32_t>(position)); }
@@ -174,37 +168,37 @@ private:
             hits[num_hits] = misses[j] = i;
             hit_places[num_hits] = place;
             hit_next_[static_cast<size_t>(num_hits)] = miss_next_[static_cast<size_t>(j)] = next;
-            num_hits += place != PlacesByUse::kNone;
+            num_hits += place >= 0;
         }
-        go_on(hits, hit_places, num_hits);
+        go_on(hit_places, num_hits);
         num_misses_ = size - num_hits;
         return num_hits;
     }
 
     // Each hit waits for its next use from now on, or is one of unknown use. Those first that do not, so that no branch is taken by chance.
-    void go_on(const int64_t* hits, const int64_t* places, int64_t count) {
+    void go_on(const int64_t* places, int64_t count) {
         const int32_t batch = future_.first_batch();
         int64_t num_known = 0, num_unknown = 0;
         grow(unknown_, count);
         grow(known_places_, count);
         for (int64_t h = 0; h < count; ++h) {
             const int32_t next = hit_next_[static_cast<size_t>(h)];
-            unknown_[static_cast<size_t>(num_unknown)] = static_cast<int32_t>(hits[h]);
+            unknown_[static_cast<size_t>(num_unknown)] = static_cast<int32_t>(places[h]);
             num_unknown += next == KnownFuture::kUnknown;
             hit_next_[static_cast<size_t>(num_known)] = next;
             known_places_[static_cast<size_t>(num_known)] = static_cast<int32_t>(places[h]);
-            places_.prefetch_link(static_cast<int32_t>(places[h]));
+            places_.prefetch_place(static_cast<int32_t>(places[h]));
             num_known += next > batch;  // an item that comes again is dealt with then
         }
         for (int64_t i = 0; i < num_known; ++i) places_.add_to_batch(known_places_[static_cast<size_t>(i)], hit_next_[static_cast<size_t>(i)]);
-        for (int64_t i = 0; i < num_unknown; ++i) places_.prefetch_unknown(item_of(unknown_[static_cast<size_t>(i)]));
-        for (int64_t i = 0; i < num_unknown; ++i) places_.set_unknown(item_of(unknown_[static_cast<size_t>(i)]));
+        for (int64_t i = 0; i < num_unknown; ++i) places_.set_unknown(unknown_[static_cast<size_t>(i)]);
     }
 
     // Chooses among the misses. Gives the number of those that stay.
     int64_t keep(const int64_t* misses, int64_t* kept, int64_t* kept_places) {
         const int64_t count = choose_known(misses, kept);
         places_.take(count, future_.first_batch() + known() - 1, kept_places);
+        for (int64_t i = 0; i < count; ++i) places_.prefetch_place(static_cast<int32_t>(kept_places[i]));
         for (int64_t i = 0; i < count; ++i) {
             const int32_t place = static_cast<int32_t>(kept_places[i]);
             places_.put(item_of(kept[i]), place);
@@ -271,27 +265,18 @@ private:
     int64_t keep_unknown(const int64_t* misses, int64_t* kept, int64_t* kept_places) {
         int64_t count = 0;
         for (const Miss& one : sorted_by_score(misses)) {
-            const int32_t place = place_above(one.rank);
+            const int32_t place = places_.take_above(one.rank);
             if (place == PlacesByUse::kNone) break;
             places_.put(item_of(one.position), place);
-            places_.set_unknown(item_of(one.position));
+            places_.set_unknown(place);
             kept[count] = one.position;
             kept_places[count++] = place;
         }
         return count;
     }
 
-    // A place for an item of which no use is known: an empty one, or that of such an item that scores less.
-    int32_t place_above(int32_t rank) {
-        if (places_.has_free()) return places_.take_free();
-        const int32_t worst = places_.worst();
-        return worst > rank ? places_.take_unknown(worst) : PlacesByUse::kNone;
-    }
-
-    // Misses without a known use, by rank. Only those that may stay.
+    // Misses without a known use that have a rank, by it.
     Misses sorted_by_score(const int64_t* misses) {
-        const int32_t worst = places_.has_free() ? INT32_MAX : places_.worst();
-        if (worst == PlacesByUse::kNone) return {};
         grow(sorted_, num_misses_);
         Miss* const first = sorted_.data();
         Miss* last = first;
@@ -302,16 +287,18 @@ private:
         Miss* end = first;
         for (const Miss* miss = first; miss != last; ++miss) {
             *end = {places_.rank_of(item_of(miss->position)), miss->position};
-            end += end->rank < worst;
+            end += places_.is_ranked(end->rank);
         }
         std::sort(first, end, [](const Miss& a, const Miss& b) { return a.rank < b.rank; });
         return {first, end};
     }
 
-    static const int32_t* checked(const In<int32_t>& ranks) {
-        const int64_t count = static_cast<int64_t>(ranks.size());
-        require(in_range(ranks.data(), count, count), "ranks", "out of range");
-        return ranks.data();
+    // Where a byte for each item lies in the memory.
+    static uint8_t* checked(const InOut<int32_t>& memory, int64_t num_items, int64_t num_places) {
+        require(num_items >= 0 && num_items < INT32_MAX, "num_items", "too many items");
+        require(num_places >= 0 && num_places <= num_items, "num_places", "more than items");
+        require(static_cast<int64_t>(memory.size()) == num_items + (num_items + 3) / 4 + 4 * num_places, "memory", "is of another size");
+        return reinterpret_cast<uint8_t*>(memory.data() + num_items + 4 * num_places);
     }
 
     // Makes room, and never less: what is there is overwritten.
@@ -327,7 +314,6 @@ private:
     std::vector<int32_t> unknown_, known_places_;  // of hits
     std::vector<int32_t> counts_;  // of misses, by the batch of their next use
     std::vector<Miss> sorted_;
-    std::vector<int32_t> new_;
 };
 
 template <class Index>
@@ -341,7 +327,7 @@ void bind_for(nb::class_<Lookahead>& c) {
 
 void bind_lookahead(nb::module_& m) {
     nb::class_<Lookahead> c(m, "Lookahead", "Which items of the next batch are held, and which others are kept.");
-    c.def(nb::init<const In<int32_t>&, const In<int64_t>&, int64_t>(), nb::arg("ranks"), nb::arg("held"), nb::arg("num_places"));
+    c.def(nb::init<const InOut<int32_t>&, int64_t, int64_t>(), nb::arg("memory"), nb::arg("num_items"), nb::arg("num_places"), nb::keep_alive<1, 2>());
     bind_for<int32_t>(c);
     bind_for<int64_t>(c);
     c.def("announce", &Lookahead::announce, nb::arg("batches"),

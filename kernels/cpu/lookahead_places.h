@@ -88,31 +88,42 @@ class PlacesByUse {
 public:
     static constexpr int32_t kNone = -1;
 
-    // ranks (items): 0 for the largest score, then 1, ...
-    PlacesByUse(const int32_t* ranks, int64_t num_items, int64_t num_places)
-        : items_(static_cast<size_t>(num_items)),
-          item_of_rank_(static_cast<size_t>(num_items)),
-          item_(static_cast<size_t>(num_places), kNone),
-          below_(static_cast<size_t>(num_places)),
-          unknown_(static_cast<size_t>(num_items)),
+    // words (items): the rank of each item, 0, 1, ... below num_places for as many items, num_places for all others. They get places in their order.
+    // memory (4 * num_places): is written to.
+    PlacesByUse(int32_t* words, int64_t num_items, int32_t* memory, int64_t num_places)
+        : words_(words),
+          item_of_rank_(memory),
+          places_(reinterpret_cast<Place*>(memory + num_places)),
+          num_items_(num_items),
+          num_places_(num_places),
+          unknown_(static_cast<size_t>(num_places)),
           lists_(32) {
-        for (int64_t i = 0; i < num_items; ++i) items_[static_cast<size_t>(i)] = {KnownFuture::kOver, kNone, ranks[i]};
-        for (int64_t i = 0; i < num_items; ++i) item_of_rank_[static_cast<size_t>(ranks[i])] = static_cast<int32_t>(i);
-        for (int64_t p = num_places; p-- > 0;) put_free(static_cast<int32_t>(p));
+        std::fill_n(item_of_rank_, num_places, kNone);
+        int32_t place = 0;
+        for (int32_t item = 0; item < num_items; ++item) {
+            const int32_t rank = words[item];
+            require(rank >= 0 && rank <= num_places, "memory", "a rank is out of range");
+            words[item] = absent(rank);
+            if (rank == num_places) continue;
+            require(item_of_rank_[rank] == kNone, "memory", "a rank comes twice");
+            item_of_rank_[rank] = item;
+            put(item, place);
+            set_unknown(place++);
+        }
+        require(place == num_places, "memory", "must rank as many items as there are places");
     }
 
-    int64_t num_places() const { return static_cast<int64_t>(item_.size()); }
-    int64_t num_items() const { return static_cast<int64_t>(items_.size()); }
-    std::vector<Item>& items() { return items_; }
-    int32_t place_of(int32_t item) const { return items_[static_cast<size_t>(item)].place; }
-    int32_t rank_of(int32_t item) const { return items_[static_cast<size_t>(item)].rank; }
-    int32_t item_at(int64_t place) const { return item_[static_cast<size_t>(place)]; }
-    void prefetch(int32_t item) const { __builtin_prefetch(&items_[static_cast<size_t>(item)], 1); }
-    void prefetch_link(int32_t place) const { __builtin_prefetch(&below_[static_cast<size_t>(place)], 1); }
-    void prefetch_unknown(int32_t item) const { unknown_.prefetch(static_cast<size_t>(rank_of(item))); }
+    int64_t num_places() const { return num_places_; }
+    int64_t num_items() const { return num_items_; }
+    int32_t place_of(int32_t item) const { return words_[item]; }  // below 0 where it has none
+    bool has_place(int32_t item) const { return words_[item] >= 0; }
+    int32_t rank_of(int32_t item) const { return has_place(item) ? places_[words_[item]].rank : absent(words_[item]); }
+    bool is_ranked(int32_t rank) const { return rank < num_places_; }
+    int32_t item_at(int64_t place) const { return places_[place].item; }
+    void prefetch(int32_t item) const { __builtin_prefetch(&words_[item], 1); }
+    void prefetch_place(int32_t place) const { __builtin_prefetch(&places_[place], 1); }
     int64_t nbytes() const {
-        const size_t numbers = 4 * items_.size() + item_.size() + below_.size() + 2 * lists_.size();
-        return static_cast<int64_t>(numbers * sizeof(int32_t)) + unknown_.nbytes();
+        return static_cast<int64_t>((static_cast<size_t>(num_items_ + 4 * num_places_) + 2 * lists_.size()) * sizeof(int32_t)) + unknown_.nbytes();
     }
 
     // Lists for batches first, first + 1, ... so many, of which the last one is new and empty.
@@ -128,64 +139,66 @@ public:
     // Puts a place, which is in no list, into that of a batch. What it holds must not be among those of unknown use.
     void add_to_batch(int32_t place, int32_t batch) {
         List& places = list(batch);
-        below_[static_cast<size_t>(place)] = std::exchange(places.top, place);
+        places_[place].below = std::exchange(places.top, place);
         ++places.size;
     }
 
     // How many places are in the list of a batch.
     int32_t num_in_batch(int32_t batch) const { return lists_[static_cast<size_t>(batch) & (lists_.size() - 1)].size; }
 
-    // Whether no use of a held item is known.
-    void set_unknown(int32_t item) {
-        unknown_.insert(static_cast<size_t>(rank_of(item)));
-        ++num_unknown_;
+    // No use of what a place holds is known. An item that has no rank gives its place up.
+    void set_unknown(int32_t place) {
+        const auto [item, rank, below] = places_[place];
+        if (is_ranked(rank)) {
+            unknown_.insert(static_cast<size_t>(rank));
+            ++num_unknown_;
+        } else {
+            words_[item] = absent(rank);
+            put_free(place);
+        }
     }
-    void set_known(int32_t item) {
-        unknown_.erase(static_cast<size_t>(rank_of(item)));
+
+    // A use is known of what a place holds.
+    void set_known(int32_t place) {
+        unknown_.erase(static_cast<size_t>(places_[place].rank));
         --num_unknown_;
     }
 
     // How many places hold nothing, or what has no known use.
     int64_t num_spare() const { return num_free_ + num_unknown_; }
 
-    // The rank of the held item of unknown use that scores least; kNone where there is none.
-    int32_t worst() const { return unknown_.largest(); }
-
-    bool has_free() const { return free_ != kNone; }
-
-    // Takes a place that nothing was in; there is one.
-    int32_t take_free() {
-        const int32_t place = free_;
-        free_ = below_[static_cast<size_t>(place)];
-        --num_free_;
-        return place;
-    }
-
-    // Takes the place of the item of this rank, whose use is unknown.
-    int32_t take_unknown(int32_t rank) {
-        unknown_.erase(static_cast<size_t>(rank));
-        --num_unknown_;
-        return std::exchange(items_[static_cast<size_t>(item_of_rank_[static_cast<size_t>(rank)])].place, kNone);
+    // Takes a place that nothing was in, or that of an item of unknown use whose rank is worse than this one; kNone where there is none.
+    int32_t take_above(int32_t rank) {
+        if (num_free_ > 0) return take_free();
+        if (unknown_.largest() <= rank) return kNone;
+        int64_t place = 0;
+        take_unknown(1, &place);
+        return static_cast<int32_t>(place);
     }
 
     // Takes so many places, of which there are: those that hold nothing, then those of items whose use is unknown and that score least, then of
     // those that are used last, from batch `last` back.
     void take(int64_t count, int32_t last, int64_t* places) {
         int64_t* const end = places + count;
-        while (places != end && has_free()) *places++ = take_free();
+        while (places != end && num_free_ > 0) *places++ = take_free();
         places += take_unknown(end - places, places);
         take_latest(end - places, last, places);
     }
 
     // Puts an item into a place that was taken.
     void put(int32_t item, int32_t place) {
-        item_[static_cast<size_t>(place)] = item;
-        items_[static_cast<size_t>(item)].place = place;
+        places_[place].rank = absent(words_[item]);
+        places_[place].item = item;
+        words_[item] = place;
     }
 
-    // Empties a place whose item's use is unknown, and keeps it for later.
+    // Empties a place, of what has no known use, and keeps it for later.
     void free(int32_t place) {
-        if (item_at(place) != kNone) put_free(take_unknown(rank_of(item_at(place))));
+        const auto [item, rank, below] = places_[place];
+        if (item == kNone) return;
+        set_known(place);
+        words_[item] = absent(rank);
+        put_free(place);
     }
 
 private:
@@ -194,51 +207,54 @@ private:
         int32_t top = kNone, size = 0;
     };
 
+    // What it holds, the rank of that, and the next place in its list.
+    struct Place {
+        int32_t item, rank, below;
+    };
+
+    // The word of an item without a place, from its rank, and back.
+    static constexpr int32_t absent(int32_t rank) { return -1 - rank; }
+
     void put_free(int32_t place) {
-        item_[static_cast<size_t>(place)] = kNone;
-        below_[static_cast<size_t>(place)] = free_;
+        places_[place] = {kNone, kNone, free_};
         free_ = place;
         ++num_free_;
+    }
+
+    int32_t take_free() {
+        --num_free_;
+        return std::exchange(free_, places_[free_].below);
     }
 
     // What is needed of each is fetched before any is looked at.
     int64_t take_unknown(int64_t most, int64_t* places) {
         const int64_t count = unknown_.take_largest(most, places);
         num_unknown_ -= count;
-        for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&item_of_rank_[static_cast<size_t>(places[i])]);
-        for (int64_t i = 0; i < count; ++i) {
-            places[i] = item_of_rank_[static_cast<size_t>(places[i])];
-            prefetch(static_cast<int32_t>(places[i]));
-        }
-        for (int64_t i = 0; i < count; ++i) places[i] = std::exchange(items_[static_cast<size_t>(places[i])].place, kNone);
+        for (int64_t i = 0; i < count; ++i) prefetch(item_of_rank_[places[i]]);
+        for (int64_t i = 0; i < count; ++i) places[i] = std::exchange(words_[item_of_rank_[places[i]]], absent(static_cast<int32_t>(places[i])));
         return count;
     }
 
     void take_latest(int64_t count, int32_t last, int64_t* places) {
-        constexpr int64_t kAhead = 16;
         for (int64_t taken = 0; taken < count; --last) {
             for (List& from = list(last); from.size > 0 && taken < count; --from.size) {
                 places[taken++] = from.top;
-                __builtin_prefetch(&item_[static_cast<size_t>(from.top)], 1);
-                from.top = below_[static_cast<size_t>(from.top)];
+                prefetch(places_[from.top].item);
+                from.top = places_[from.top].below;
             }
         }
-        for (int64_t i = 0; i < std::min(kAhead, count); ++i) prefetch(item_[static_cast<size_t>(places[i])]);
-        for (int64_t i = 0; i < count; ++i) {
-            if (i + kAhead < count) prefetch(item_[static_cast<size_t>(places[i + kAhead])]);
-            items_[static_cast<size_t>(item_[static_cast<size_t>(places[i])])].place = kNone;
-        }
+        for (int64_t i = 0; i < count; ++i) words_[places_[places[i]].item] = absent(places_[places[i]].rank);
     }
 
     List& list(int32_t batch) { return lists_[static_cast<size_t>(batch) & (lists_.size() - 1)]; }
 
-    std::vector<Item> items_;
-    std::vector<int32_t> item_of_rank_;
-    std::vector<int32_t> item_;   // of each place
-    std::vector<int32_t> below_;  // of each place, the next one in its list
-    LargestOf unknown_;           // held items of which no use is known
-    std::vector<List> lists_;     // of batches: a ring of a power of two
-    int32_t free_ = kNone;        // places that hold nothing
+    int32_t* const words_;         // of items: its place, or where it has none, its rank as a number below 0
+    int32_t* const item_of_rank_;
+    Place* const places_;
+    const int64_t num_items_, num_places_;
+    LargestOf unknown_;            // ranks of held items of which no use is known
+    std::vector<List> lists_;      // of batches: a ring of a power of two
+    int32_t free_ = kNone;         // places that hold nothing
     int64_t num_free_ = 0, num_unknown_ = 0;
 };
 

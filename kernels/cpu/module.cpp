@@ -102,6 +102,7 @@ NB_MODULE(_core, m) {
     spsample::bind_seeds(m);
     spsample::bind_cooperative(m);
     spsample::bind_ascending(m);
+    spsample::bind_edge_order(m);
     spsample::bind_routing(m);
     spsample::bind_routing_gather(m);
     spsample::bind_spgemm(m);

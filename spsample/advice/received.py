@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features.caching.lookahead import Lookahead
-from spsample.features.score_order import hottest
 
 __all__ = ["Grid", "MissesOf", "lookahead_misses", "received_bytes", "static_misses"]
 
@@ -91,7 +90,7 @@ def lookahead_misses(scores: NDArray[np.float64], capacity: int, bulk_size: int)
     """
 
     def missed(batches: Sequence[Ids]) -> list[Ids]:
-        lookahead = Lookahead(scores, capacity, hottest(scores, capacity))
+        lookahead = Lookahead(scores, capacity)
         lookahead.announce(batches[:bulk_size])
         found = []
         for first in range(0, len(batches), bulk_size):

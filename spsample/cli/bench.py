@@ -14,7 +14,7 @@ def bench(ctx: typer.Context) -> None:
 
     `spsample bench --help` lists the cases, `spsample bench CASE --help` their options.
     """
-    for package in ("pandas", "plotly"):
+    for package in ("click", "pandas", "plotly"):
         require_module(package, needed_for="spsample bench", extra="bench")
     from spsample.bench.command import bench as command
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spsample.cli.options import AsJson
-from spsample.cli.screen import print_json, print_line, print_text
+from spsample.cli.screen import console, print_json, print_line, print_text
 from spsample.errors import BackendError, require_module
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _survey(as_json: bool) -> None:
     """Look at this machine; print what was found."""
     from spsample.cli.machine import survey
 
-    findings = survey()
+    with console(stderr=True).status("looking at this machine") as status:
+        findings = survey(lambda package: status.update(f"looking at this machine: {package}"))
     broken = [finding.name for finding in findings if finding.status == "broken"]
     if as_json:
         print_json({"broken": broken, "findings": [asdict(finding) for finding in findings]})

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
-from spsample.common.checks import short
+from spsample.common.checks import is_scipy_sparse, short
 from spsample.errors import DTypeError, InputError
 
 _INT64_MAX = 2**63 - 1
@@ -66,7 +65,7 @@ def _refuse_containers(argument: str, value: Any) -> None:
     """Refuse what NumPy would turn into something else: None, matrices, masked arrays."""
     if value is None:
         raise DTypeError(argument=argument, given="None", expected="an array")
-    if scipy.sparse.issparse(value):
+    if is_scipy_sparse(value):
         given = f"a scipy {value.format} matrix of shape {value.shape}"
         raise DTypeError(
             argument=argument,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
@@ -33,6 +33,18 @@ _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 4095
 """Bytes between two separators, and of a whole: of the usual file systems."""
+
+
+def is_scipy_sparse(value: Any) -> bool:
+    """Whether it is a SciPy sparse matrix or array; where nobody has imported SciPy, it is none.
+
+    Examples
+    --------
+    >>> is_scipy_sparse([[1, 0]])
+    False
+    """
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(value))
 
 
 def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
@@ -141,7 +153,7 @@ def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
     ...
     spsample.errors.DTypeError: sizes: got 5 of type int; expected numbers
     """
-    if issparse(value):  # some have no rows to go through, and say so late
+    if is_scipy_sparse(value):  # some have no rows to go through, and say so late
         given = f"a scipy {value.format} matrix of shape {value.shape}"
         raise DTypeError(argument=argument, given=given, expected=expected)
     try:

@@ -8,9 +8,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
+from spsample.common.checks import is_scipy_sparse
 from spsample.common.locks import renewed
 from spsample.common.threads import compiled_core
 
@@ -56,7 +56,7 @@ def contents_of(value: Any) -> int:
     >>> contents_of(ones) == contents_of(np.asfortranarray(ones)), contents_of(ones) == contents_of(ones.T)
     (True, False)
     """
-    if scipy.sparse.issparse(value):
+    if is_scipy_sparse(value):
         csr = value.tocsr()
         parts = [contents_of(part) for part in (csr.indptr, csr.indices, csr.data)]
         return _hashed(f"sparse {csr.shape} {parts}")
@@ -73,7 +73,7 @@ def is_mapped(array: Any) -> bool:
     >>> is_mapped(np.zeros(3)), is_mapped(None)
     (False, False)
     """
-    owner = array.data if scipy.sparse.issparse(array) else array
+    owner = array.data if is_scipy_sparse(array) else array
     while owner is not None:
         if isinstance(owner, mmap.mmap):
             return True

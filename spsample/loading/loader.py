@@ -392,7 +392,8 @@ class BulkLoader(Loader):
 
     def _in_turn(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
         """Batches from ``place.first`` on, each made when it is asked for."""
-        collated = self._collated(self._all_bulks(place, 1), place, made, self.features)
+        warm_up = warm_up_divisor(self.prefetch) if self._looks else 1
+        collated = self._collated(self._all_bulks(place, warm_up), place, made, self.features)
         with closing(self._copies.over(collated, self.phases)) as items:
             while (one := next(items, None)) is not None:
                 yield self._copies.received(one)
@@ -430,7 +431,7 @@ class BulkLoader(Loader):
             for comm, timed in zip(comms, waiting, strict=True)
         )
         features = self.features if self._duplicates is None else self._duplicates.features
-        bulks = self._all_bulks(place, warm_up_divisor(self.prefetch), sampling)
+        bulks = self._all_bulks(place, (1 + self._looks) * warm_up_divisor(self.prefetch), sampling)
         most = self.prefetch + self._looks_ahead, FEATURES_AHEAD
         of_bulks, of_items = (Ahead(stages.ahead(one), *bound) for one, bound in zip(most, self._queues, strict=True))
         is_kept = place.start.kept is not None
@@ -591,6 +592,11 @@ class BulkLoader(Loader):
     def _may_take_turns(self) -> bool:
         """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
         return self._is_alone and not self._looks_ahead and self._copies.device is None
+
+    @property
+    def _looks(self) -> bool:
+        """Whether the next bulks are looked at: with threads a small one, and in both ways one of twice its size."""
+        return self._turns is not None and self._may_take_turns and not self._turns.is_settled
 
     @property
     def _is_alone(self) -> bool:

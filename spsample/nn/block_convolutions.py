@@ -4,10 +4,10 @@ A convolution is a module with ``forward(h, block)``: the features ``h`` of a bl
 ``block.num_dst`` rows are the targets, to new features of the targets. What is GraphSAGE's and what is LADIES' or
 FastGCN's lies in the block's values, not here: they estimate the mean over a target's neighbours in either case.
 
-Why these are not PyG's: its layers take neither the sampler's values as weights of a mean or of an attention, nor the
-degrees of the whole graph for a sampled part of it. On whole neighbourhoods they are equal to PyG's ``SAGEConv``,
-``GCNConv`` and ``GATConv``, which the tests hold. A PyG layer runs in a user's own convolution on ``block.rows`` and
-``block.indices`` (docs/training.md).
+Why these are not `spsample.nn.SAGEConv` and its like: PyG's layers take neither the sampler's values as weights of a
+mean or of an attention, nor the degrees of the whole graph for a sampled part of it. On whole neighbourhoods they are
+equal to PyG's ``SAGEConv``, ``GCNConv`` and ``GATConv``, which the tests hold. A PyG layer runs in a user's own
+convolution on ``block.rows`` and ``block.indices`` (docs/training.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spsample.nn.products import linear
 if TYPE_CHECKING:
     from spsample.nn.blocks import Block
 
-__all__ = ["GATConv", "GCNConv", "SAGEConv"]
+__all__ = ["BlockGATConv", "BlockGCNConv", "BlockSAGEConv"]
 
 
 def _check_dims(in_dim: int, out_dim: int) -> None:
@@ -33,7 +33,7 @@ def _check_dims(in_dim: int, out_dim: int) -> None:
     require_int("out_dim", out_dim, minimum=1)
 
 
-class SAGEConv(nn.Module):
+class BlockSAGEConv(nn.Module):
     """``W_self h_v + W_neigh (A h)_v + b``, A the mean over the neighbours.
 
     ``W_neigh`` and ``A`` commute: what comes first is what takes less work on the block (`Block.sums_first`). Where A
@@ -63,7 +63,7 @@ class SAGEConv(nn.Module):
         return linear(h[: block.num_dst], root.weight, root.bias) + block.aggregate(linear(h, weight))
 
 
-class GCNConv(nn.Module):
+class BlockGCNConv(nn.Module):
     """``W D^(-1/2) (A + I) D^(-1/2) h + b``, with D the row sums of A + I in the whole graph.
 
     The weight of a sampled edge from u to v is ``a_vu d_v / sqrt((d_v + 1) (d_u + 1))``, where ``a_vu`` is the block's
@@ -99,7 +99,7 @@ class GCNConv(nn.Module):
         return (block.aggregate(scaled) * degrees + scaled[: block.num_dst]) * (degrees + 1).rsqrt()
 
 
-class GATConv(nn.Module):
+class BlockGATConv(nn.Module):
     """Attention over a target's neighbours and itself, by several heads side by side.
 
     Sampled neighbours stand for those left out: in the softmax an edge counts ``a_vu d_v`` times, where ``a_vu`` is the

@@ -139,7 +139,8 @@ class SAGEConv(_OfSums, pyg.SAGEConv):  # type: ignore[misc]
             source = _linear(self.lin, source).relu()
         block = part.block(self._sum_values(part, source))
         has_root = self.root_weight and target is not None
-        if has_root and source is x and _is_usual(self.lin_l) and _is_usual(self.lin_r):
+        is_one = isinstance(x, Tensor) and not self.project  # the targets are the first sources
+        if has_root and is_one and _is_usual(self.lin_l) and _is_usual(self.lin_r):
             out = linear(
                 block.with_targets(source), torch.cat([self.lin_r.weight, self.lin_l.weight], 1), self.lin_l.bias
             )

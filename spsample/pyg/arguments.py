@@ -90,16 +90,14 @@ def checked_data(data: Any) -> Data:
     raise DTypeError(argument="data", given=f"a {kind}", expected="torch_geometric.data.Data", hint=hint)
 
 
-def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> Graph:
-    """The graph of the data: the one given, or a new one.
+def checked_graph(data: Data, graph: Graph, weight_attr: str | None) -> Graph:
+    """The graph that was given, where it is that of the data.
 
     Raises
     ------
     InputError, DTypeError
-        If one is given that is another's, or has no weights where they are asked for; or as of `Graph.from_pyg`.
+        If it is another's, or has no weights where they are asked for.
     """
-    if graph is None:
-        return Graph.from_pyg(data, weight_attr)
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
     require_graph(graph)
     require_local(graph, expected)

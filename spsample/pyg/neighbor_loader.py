@@ -13,7 +13,8 @@ from torch_geometric import loader as pyg_loader
 from spsample.loading import BulkLoader
 from spsample.loading.order import require_state
 from spsample.pyg import arguments
-from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed, joined, with_hops
+from spsample.pyg.attributes import Attributes, with_hops
+from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed
 from spsample.pyg.sampler_order import SamplerOrder, order_of
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
@@ -70,7 +71,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     input_id
         What a batch has as ``input_id`` for each of ``input_nodes``, a tensor; None: their positions.
     graph
-        What ``Graph.from_pyg(data, weight_attr)`` made, for several loaders of the same data; None: it is made here.
+        What ``Graph.from_pyg(data, weight_attr)`` made; None: it is made here, once for all loaders of the same edges
+        that are there together. Edges that were replaced, or changed in place by torch, make another one.
     trim
         True: the layers of `spsample.nn`, and those of a model that `spsample.pyg.trim` was called of, compute the rows
         that later layers read. False: all rows.
@@ -162,6 +164,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.weight_attr, self.filter_per_worker, self.graph = weight_attr, filter_per_worker, node_sampler.graph
         self.trim, self.random_seed, self.backend = require_bool("trim", trim), random_seed, backend
         self.bulk_size, self.memory_budget, self.prefetch = bulk_size, memory_budget, prefetch
+        self._attributes = Attributes(self.graph)
         self._order, batch_size = order_of(options, len(self.dataset))
         self.bulk_loader = self._make_bulk_loader(batch_size)
 
@@ -237,7 +240,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
         are_as_sampled = self.transform_sampler_output is None and self.node_sampler.subgraph_type == "directional"
         marked = with_hops if self.trim and are_as_sampled else None
-        steps = (self.transform_sampler_output, partial(joined, self.data, self.graph), marked, self.transform)
+        steps = (self.transform_sampler_output, partial(self._attributes.joined, self.data), marked, self.transform)
         ahead = {True: 4, False: 0, None: 0 if self.transform_sampler_output else 3}[self.filter_per_worker]
         first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then

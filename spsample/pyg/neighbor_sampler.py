@@ -1,33 +1,32 @@
-"""`NeighborSampler`: PyG's interface of samplers; from minibatches to what they return, and from there to data."""
+"""`NeighborSampler`: PyG's interface of samplers; from minibatches to what they return."""
 
 from __future__ import annotations
 
-import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 from torch_geometric.data import Data
-from torch_geometric.loader.utils import filter_data
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
+from spsample.common.lazily import lazily
 from spsample.errors import InputError
 from spsample.planning.bulk_sampling import sample_within
 from spsample.pyg import arguments
+from spsample.pyg.attributes import keep_edge_index
+from spsample.pyg.shared_graphs import SharedGraphs
 from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
-from spsample.sampling.hops import Hops
-from spsample.sampling.sampled_data import SampledData
 from spsample.sampling.sampler import require_bool
 
 if TYPE_CHECKING:
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborSampler", "joined", "with_hops"]
+__all__ = ["NeighborSampler"]
 
 EPOCH_OF_CALLS = 2**64 - 1
 """Under which single batches are drawn: no pass over the data has this number."""
@@ -63,6 +62,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
     [[0, 1, 2, 3]]
     """
 
+    _graphs: ClassVar = SharedGraphs()
+
     def __init__(
         self,
         data: Data,
@@ -76,7 +77,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
         backend: str | None = None,
     ) -> None:
         self.num_neighbors, self.replace, self.subgraph_type = num_neighbors, replace, subgraph_type
-        self.graph = arguments.checked_graph(arguments.checked_data(data), graph, weight_attr)
+        data = arguments.checked_data(data)
+        self.graph = (
+            self._graphs.of(data, weight_attr) if graph is None else arguments.checked_graph(data, graph, weight_attr)
+        )
         self.weight_attr = weight_attr
         self.random_seed = drawn_seed() if random_seed is None else require_word("random_seed", random_seed)
         self.backend = backend
@@ -94,8 +98,10 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
             expected = "that of the graph that was made: another one needs a sampler of its own"
             raise InputError(argument="weight_attr", given=repr(value), expected=expected)
         super().__setattr__(name, value)
+        if name != "_calls":
+            self.__dict__.pop("sampler", None)
 
-    @property
+    @lazily
     def sampler(self) -> GraphSAGE:
         """What samples the graph."""
         weighted = self.weight_attr is not None
@@ -128,7 +134,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
             num_sampled_edges=minibatch.num_sampled_edges,
             metadata=(inputs.input_id, inputs.time),
         )
-        if len(minibatch.seed_inverse) != len(minibatch.seeds):
+        keep_edge_index(output, edge_index)
+        if len(inputs.node) != minibatch.num_seeds:
             _repeat_seeds(output, minibatch)
         return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
 
@@ -171,69 +178,3 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     output.col = torch.cat([target, moved[output.col[hop_edges:]]])
     output.edge = output.edge[order]
     output.num_sampled_nodes[0], output.num_sampled_edges[0] = given, len(copied)
-
-
-def joined(data: Data, graph: Graph, output: SamplerOutput) -> Data:
-    """The sampled vertices and edges with their attributes: what PyG's NeighborLoader makes of a sampler's output.
-
-    An attribute with as many rows as `graph`, that of the data, has vertices or edges has one for each.
-    """
-    counts = {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
-    whole = _with(data, counts)
-    lists = {key: value for key, value in data.to_dict().items() if isinstance(value, (list, tuple))}
-    rows = {key: output.node for key in lists if whole.is_node_attr(key)}
-    rows |= {key: output.edge for key in lists if whole.is_edge_attr(key)}
-    adj_t = data.get("adj_t")
-    left_out = [*rows, "adj_t"] if isinstance(adj_t, torch.Tensor) else list(rows)
-    rest = _with(whole, dict.fromkeys(left_out))
-    batch = filter_data(rest, output.node, output.row, output.col, output.edge)
-    for key in counts.keys() - data.keys():
-        del batch[key]
-    for key, index in rows.items():
-        batch[key] = [lists[key][i] for i in index.tolist()]
-    if isinstance(adj_t, torch.Tensor):
-        batch.adj_t = _sampled_entries(adj_t, output)
-    if "n_id" not in batch:
-        batch.n_id = output.node
-    if "e_id" not in batch:
-        batch.e_id = output.edge
-    input_id, time = output.metadata
-    added: dict[str, Any] = {
-        "batch": output.batch,
-        "num_sampled_nodes": output.num_sampled_nodes,
-        "num_sampled_edges": output.num_sampled_edges,
-        "input_id": input_id,
-        "seed_time": time,
-        "batch_size": input_id.size(0),
-    }
-    for key, value in added.items():
-        batch[key] = value
-    return batch
-
-
-def with_hops(batch: Data) -> Data:
-    """The batch with the `Hops` of its edges, for layers that leave out rows; `Data` itself keeps them when moved."""
-    edge_index = batch.get("edge_index")
-    if edge_index is not None:
-        Hops.put_on(edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        if type(batch) is Data:
-            batch.__class__ = SampledData
-    return batch
-
-
-def _sampled_entries(adj_t: torch.Tensor, output: SamplerOutput) -> torch.Tensor:
-    """A sparse tensor of the sampled edges, rows = targets: in torch entries ascend, and repeats are summed."""
-    is_csr = adj_t.layout == torch.sparse_csr
-    values = adj_t.values() if is_csr else adj_t._values()
-    n, place = len(output.node), torch.stack([output.col, output.row]).to(values.device)
-    taken = values[output.edge.to(values.device)]
-    entries = torch.sparse_coo_tensor(place, taken, (n, n, *values.shape[1:])).coalesce()
-    return entries.to_sparse_csr() if is_csr else entries
-
-
-def _with(data: Data, attributes: dict[str, Any]) -> Data:
-    """A copy of the data with other attributes; None leaves one out."""
-    changed = copy.copy(data)
-    for key, value in attributes.items():
-        changed[key] = value
-    return changed

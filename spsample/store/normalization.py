@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.errors import CapacityError
@@ -14,11 +13,20 @@ ROWS_AT_ONCE = 1 << 16
 """Whose entries are numbered by row, where rows are summed."""
 
 
-def row_sums(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float64]:
-    """Sum each row in float64, in entry order: scipy's CSR times a vector of ones is a plain loop."""
-    n = len(indptr) - 1
-    matrix = scipy.sparse.csr_array((values.astype(np.float64, copy=False), indices, indptr), shape=(n, n))
-    sums = np.asarray(matrix @ np.ones(n))
+def row_sums(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.float64]:
+    """`sums_by_row`, where float64 can hold them.
+
+    Raises
+    ------
+    CapacityError
+        If one is larger.
+
+    Examples
+    --------
+    >>> row_sums(np.array([0, 2]), np.array([0.5, 1.0]))
+    array([1.5])
+    """
+    sums = sums_by_row(indptr, values)
     if not np.isfinite(sums).all():
         row = int(np.argmax(~np.isfinite(sums)))
         given = f"a sum above {np.finfo(np.float64).max:.3g} in row {row}"

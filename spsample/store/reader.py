@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
-
-from scipy import sparse
+from typing import TYPE_CHECKING, Any
 
 from spsample.common.checks import require_type
 from spsample.common.lazily import lazily
@@ -18,6 +16,9 @@ from spsample.store.mapped_store import MappedStore, read_meta
 from spsample.store.row_order import ReorderedRows
 from spsample.store.verification import verify_checksums, verify_structure
 from spsample.store.vertex_ids import VertexIds, named_vertices
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["GraphStore"]
 
@@ -89,10 +90,12 @@ class GraphStore(MappedStore):
         rows = None if name in self._meta.get("edge_features", []) else self.row_of_vertex()
         return array if rows is None else ReorderedRows(array, rows)
 
-    def _sparse_features(self) -> sparse.csr_array:
+    def _sparse_features(self) -> csr_array:
+        from scipy.sparse import csr_array
+
         try:
             data, indices, indptr = (self.array(f"x_{part}") for part in ("data", "indices", "indptr"))
-            matrix = sparse.csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
+            matrix = csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
             matrix.check_format(full_check=True)
             if matrix.shape[0] != self._meta["num_nodes"]:
                 raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")

@@ -13,7 +13,7 @@ except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
 from spsample.nn.aggregation import aggregate
-from spsample.nn.block_convolutions import GATConv, GCNConv, SAGEConv
+from spsample.nn.block_convolutions import BlockGATConv, BlockGCNConv, BlockSAGEConv
 from spsample.nn.blocks import Block, BlockMaker
 from spsample.nn.dropout import VertexDropout
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
@@ -36,20 +36,20 @@ with _suppress(ImportError):  # a broken core is reported where it is used
 __all__ = [
     "GNN",
     "Block",
+    "BlockGATConv",
+    "BlockGCNConv",
     "BlockMaker",
+    "BlockSAGEConv",
     "Callback",
     "Checkpointer",
     "CooperativeGradients",
     "EpochRecord",
     "FactoredGradients",
-    "GATConv",
-    "GCNConv",
     "Gradients",
     "Journal",
     "ModelConfig",
     "Preset",
     "RankSummary",
-    "SAGEConv",
     "StepLoss",
     "TensorBoard",
     "TrainConfig",

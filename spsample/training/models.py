@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from spsample.common.checks import require_int, require_type
 from spsample.errors import InputError
-from spsample.nn.block_convolutions import GATConv, GCNConv, SAGEConv
+from spsample.nn.block_convolutions import BlockGATConv, BlockGCNConv, BlockSAGEConv
 from spsample.nn.blocks import Block
 from spsample.nn.dropout import RectifiedDropout, Rowwise, VertexDropout
 from spsample.settings.training import ARCHITECTURES, ModelConfig
@@ -226,7 +226,7 @@ def _precomputed(make: Architecture, in_dim: int, out_dim: int, num_layers: int,
 
 @register_model("sage")
 def _sage(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
-    return stack(SAGEConv, in_dim, out_dim, num_layers, config)
+    return stack(BlockSAGEConv, in_dim, out_dim, num_layers, config)
 
 
 @register_model("precomputed-sage")
@@ -246,12 +246,12 @@ def _residual(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -
 
 @register_model("gcn")
 def _gcn(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
-    return stack(GCNConv, in_dim, out_dim, num_layers, config)
+    return stack(BlockGCNConv, in_dim, out_dim, num_layers, config)
 
 
 @register_model("gat")
 def _gat(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
     def attention(dim: int, width: int) -> nn.Module:
-        return GATConv(dim, width, config.heads if width == config.hidden else 1)  # logits come from one head
+        return BlockGATConv(dim, width, config.heads if width == config.hidden else 1)  # logits come from one head
 
     return stack(attention, in_dim, out_dim, num_layers, config)

@@ -26,12 +26,11 @@ from spsample.features import (
     FeatureStore,
     PartitionedFeatures,
 )
-from spsample.features.caching.cached_lookahead import map_bytes
+from spsample.features.caching.replacement import replacement_named
 from spsample.features.formats import DTYPES, format_for
 from spsample.features.known_future import announce, forget
 from spsample.features.on_disk.disk_plan import READS_AT_A_TIME
 from spsample.features.on_ranks.routed import RoutedFeatures
-from spsample.features.places import place_bytes
 from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
@@ -251,8 +250,8 @@ def cached(source: Any, wrapper: Wrapper, place: Place) -> CachedFeatures:
     n, kind = source.num_rows, wrapper.kind
     if comm.rank == 1 and own.random() < 0.3:
         kind = "static"
-    of_all, of_each = (place_bytes(n), 0) if kind == "static" else map_bytes(n)
     row_bytes = source.dim * np.dtype(getattr(source, "stored_dtype", np.float32)).itemsize
+    of_all, of_each = replacement_named(kind).map_bytes(n, row_bytes)
     rows = round(wrapper.share * n * own.choice([1, 1, 0.5]))
     budget = 0 if rows == 0 else of_all + rows * (row_bytes + of_each)
     return CachedFeatures(source, budget, own.integers(0, 4, n), replacement=kind)

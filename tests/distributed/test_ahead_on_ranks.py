@@ -14,18 +14,18 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError, SpSampleError
 from spsample.features import CachedFeatures, PartitionedFeatures
-from spsample.features.caching.cached_lookahead import map_bytes
 
 TIMEOUT = 30.0
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 N, DIM = DATA.x.shape
+BESIDE = 6 * N + 512
+"""Bytes of a cache that looks ahead, beside its rows and 24 for each."""
 
 
 def cache_of(source, rank, rows, way="lookahead"):
     """Of another size and score on each rank; on one of them rows that never change."""
-    of_all, of_each = map_bytes(N)
     score = np.random.default_rng(rank).random(N)
-    return CachedFeatures(source, of_all + rows * (4 * DIM + of_each), score, replacement=way)
+    return CachedFeatures(source, BESIDE + rows * (4 * source.dim + 25), score, replacement=way)
 
 
 def wide(x):
@@ -74,10 +74,9 @@ def test_gathers_announced_or_not_are_those_of_the_store(p, seed, bulk):
 
     def body(comm):
         rng = np.random.default_rng([seed, comm.rank])
-        of_all, of_each = map_bytes(N)
         source = PartitionedFeatures.of(x, ProcessGrid(comm))
-        inner = CachedFeatures(source, of_all + 60 * (x[0].nbytes + of_each), rng.random(N), replacement="lookahead")
-        outer = CachedFeatures(inner, of_all + 30 * (x[0].nbytes + of_each), rng.random(N), replacement="lookahead")
+        inner = CachedFeatures(source, BESIDE + 60 * (x[0].nbytes + 25), rng.random(N), replacement="lookahead")
+        outer = CachedFeatures(inner, BESIDE + 30 * (x[0].nbytes + 25), rng.random(N), replacement="lookahead")
         batches = [rng.choice(N, rng.integers(0, 80), replace=False) for _ in range(4 * bulk)]
         for begin in range(0, len(batches), bulk):
             outer.announce(batches[begin : begin + bulk])

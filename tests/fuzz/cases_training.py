@@ -81,9 +81,9 @@ def fuzz_model_config(make, folder):
 
 
 def fuzz_convolutions(make, folder):
-    kind = make.choice([training.SAGEConv, training.GCNConv, training.GATConv])
+    kind = make.choice([training.BlockSAGEConv, training.BlockGCNConv, training.BlockGATConv])
     size = lambda: make.either(lambda: make.integer(1, 9), 0.1)  # noqa: E731
-    sizes = [size() for _ in range(3 if kind is training.GATConv else 2)]
+    sizes = [size() for _ in range(3 if kind is training.BlockGATConv else 2)]
     if not any(isinstance(n, (int, np.integer)) and n > 9999 for n in sizes):
         kind(*sizes)
 
@@ -204,7 +204,7 @@ CASES = {
     "aggregate": Case(fuzz_aggregate, (training.aggregate, training.keep_memory)),
     "train_config": Case(fuzz_train_config, (TrainConfig,), 2),
     "model_config": Case(fuzz_model_config, (ModelConfig, training.build_model, training.stack, training.GNN), 2),
-    "convolutions": Case(fuzz_convolutions, (training.SAGEConv, training.GCNConv, training.GATConv)),
+    "convolutions": Case(fuzz_convolutions, (training.BlockSAGEConv, training.BlockGCNConv, training.BlockGATConv)),
     "trainer": Case(fuzz_trainer, (Trainer,), 2),
     "blocks": Case(fuzz_blocks, (training.BlockMaker,)),
     "evaluation": Case(fuzz_evaluation, (training.full_logits, training.sampled_logits)),

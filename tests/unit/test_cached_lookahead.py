@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.caching.cached_lookahead import map_bytes
+from spsample.features.caching.cached_lookahead import LookaheadRows, rows_ahead
 from spsample.features.caching.lookahead import Lookahead
 from spsample.features.known_future import looks_ahead
 
@@ -31,14 +31,19 @@ def features(dtype):
 
 
 def budget_of(source, rows):
-    """Bytes for exactly so many rows, and what decides."""
-    of_all, of_each = map_bytes(source.num_rows)
-    dtype = np.dtype(getattr(source, "stored_dtype", np.float32))
-    return of_all + rows * (source.dim * dtype.itemsize + of_each)
+    """Bytes in which so many rows fit, and what decides."""
+    row = source.dim * np.dtype(getattr(source, "stored_dtype", np.float32)).itemsize
+    count = next(count for count in range(rows, N) if rows_ahead(N, count, row) >= rows)
+    return count * (row + 1) + 16
 
 
 def ahead_of(source, rows, score):
-    return CachedFeatures(source, budget_of(source, rows), score, replacement="lookahead")
+    """A cache of so many rows that looks ahead from the beginning."""
+    one = CachedFeatures(source, budget_of(source, rows), score, replacement="lookahead")
+    chosen = one._rows
+    chosen._rows, chosen._order = LookaheadRows.in_place_of(chosen._rows, chosen._order, rows), None
+    one._rows = chosen._rows
+    return one
 
 
 class Watched:
@@ -113,7 +118,7 @@ def test_it_hits_what_the_rule_says(x):
     scores = rng.random(N)
     batches = [np.sort(rng.choice(N, 12, replace=False)) for _ in range(30)]
     one = ahead_of(FeatureStore(x), 8, scores)
-    rule = Lookahead(scores, 8, np.sort(np.argsort(-scores)[:8]))
+    rule = Lookahead(scores, 8)
     static = CachedFeatures(FeatureStore(x), 8 * x[0].nbytes + 16, scores)
     assert one.cached_rows == static.cached_rows == 8
     expected = 0
@@ -169,7 +174,7 @@ def test_places_that_are_not_distinct_spoil_no_row_that_is_kept(x):
 
 
 def test_without_announcements_it_is_static_and_says_so_once(x):
-    one = ahead_of(FeatureStore(x), 5, np.arange(N)[::-1])
+    one = CachedFeatures(FeatureStore(x), 5 * x[0].nbytes + 21, np.arange(N)[::-1], replacement="lookahead")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for calls in range(1, 100):
@@ -190,14 +195,104 @@ def test_all_rows_or_none_need_no_lookahead(x):
 
 
 def test_the_budget_counts_what_decides(x):
-    of_all, of_each = map_bytes(N)
-    row = x[0].nbytes + of_each
-    for rows in (1, 7, 30):
-        one = CachedFeatures(FeatureStore(x), of_all + rows * row + row - 1, np.ones(N), replacement="lookahead")
+    source, of_map = FeatureStore(x), 16
+    row = x[0].nbytes + 1
+    for rows in (2, 7, 30):
+        budget = of_map + rows * row + row - 1
+        one = CachedFeatures(source, budget, np.ones(N), replacement="lookahead")
         assert one.cached_rows == rows
-        assert one.nbytes <= of_all + rows * row
+        assert one.nbytes <= of_map + rows * row
+        one._rows._rows = LookaheadRows.in_place_of(one._rows._rows, one._rows._order, rows_ahead(N, rows, row - 1))
+        assert 0 < one.cached_rows < rows
+        assert one.nbytes <= budget
     with pytest.raises(InputError, match="budget"):
-        CachedFeatures(FeatureStore(x), of_all + row - 1, np.ones(N), replacement="lookahead")
+        CachedFeatures(source, of_map + row - 1, np.ones(N), replacement="lookahead")
+
+
+def test_rows_that_are_short_beside_the_map_stay(x):
+    for rows in (x[:, :49], x):  # of no use is a map without a row, either
+        one = CachedFeatures(FeatureStore(rows), 20 + rows[0].nbytes, np.ones(N), replacement="lookahead")
+        assert one.cached_rows == 1
+        assert not one.looks_ahead
+
+
+def batches_told(one, batches, bulk):
+    """As a loader announces them."""
+    one.announce(batches[:bulk])
+    for number, ids in enumerate(batches):
+        if number % bulk == 0:
+            one.announce(batches[number + bulk : number + 2 * bulk])
+        one.gather(ids)
+    return one
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(
+    dim=st.sampled_from([1, 24, 25, 64, 100, 512]),
+    share=st.sampled_from([0.01, 0.03, 0.05, 0.1, 0.2, 0.5, 0.9]),
+    skew=st.sampled_from([0.0, 0.5, 1.0, 1.5]),
+    size=st.sampled_from([30, 150, 500]),
+    bulk=st.sampled_from([1, 4, 16]),
+    scored=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_hits_are_never_below_those_of_rows_that_stay_by_more_than_a_point(dim, share, skew, size, bulk, scored, seed):
+    """Batches are drawn by any popularity, and scores are these or have nothing to do with it."""
+    rng, n = np.random.default_rng(seed), 2000
+    popularity = rng.permutation((1.0 + np.arange(n)) ** -skew)
+    batches = [rng.choice(n, size, replace=False, p=popularity / popularity.sum()) for _ in range(64)]
+    source, hits = FeatureStore(np.zeros((n, dim), np.float32)), []
+    scores = popularity if scored else rng.random(n)
+    for way in ("static", "lookahead"):
+        budget = int(share * n) * (4 * dim + 1) + 1000
+        one = CachedFeatures(source, budget, scores, replacement=way)
+        hits.append(batches_told(one, batches, bulk).counts.hit_share)
+        assert one.nbytes <= budget
+    assert hits[1] >= hits[0] - 0.01
+
+
+def test_it_looks_ahead_where_that_pays_and_only_there():
+    x = np.random.default_rng(0).random((400, 128), np.float32)
+    turns = [np.arange(first, first + 40) for first in range(0, 400, 40)]
+    near = [turns[number // 4 % 10] for number in range(128)]  # four batches in a row need the same rows
+    same = [turns[0]] * 128
+    for batches, pays in ((near, True), (same, False)):
+        one = CachedFeatures(FeatureStore(x), 80 * 512, np.arange(400)[::-1], replacement="lookahead")
+        batches_told(one, batches, 8)
+        assert one.looks_ahead is pays
+        assert (one.cached_rows < 79) is pays
+        np.testing.assert_array_equal(one.gather(np.arange(400)), x)
+        np.testing.assert_array_equal(one.cached_vertices, one._rows.kept()[0])
+        np.testing.assert_array_equal(one._rows.kept()[1], x[one.cached_vertices])
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("moves", [False, True])
+def test_in_a_process_that_was_forked_while_rows_moved(x, moves):
+    one = CachedFeatures(FeatureStore(x), 10 * x[0].nbytes + 26, np.arange(N), replacement="lookahead")
+
+    def child():
+        np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+        assert one.counts.hits == (0 if moves else 10)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    with one._rows._changing:
+        one._rows._moves = moves
+        process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_pickled_before_and_after_it_was_chosen(x, pays):
+    one = CachedFeatures(FeatureStore(x), 10 * x[0].nbytes + 26, np.arange(N), replacement="lookahead")
+    assert pickle.loads(pickle.dumps(one)).looks_ahead
+    near = [np.arange(8) + number // 4 % 4 * 8 for number in range(64)]
+    batches_told(one, near, 16 if pays else 1)
+    again = pickle.loads(pickle.dumps(one))
+    assert again.looks_ahead is one.looks_ahead
+    assert again.cached_rows == one.cached_rows
+    np.testing.assert_array_equal(again.gather(np.arange(N)), x)
 
 
 @pytest.mark.parametrize("way", ["ahead", 1, None])
@@ -368,11 +463,6 @@ def test_pickled_while_rows_are_on_their_way(x):
     again = pickle.loads(pickle.dumps(one))
     assert again.cached_vertices.tolist() == list(range(N - 6, N))
     np.testing.assert_array_equal(again.gather(np.arange(N)), x)
-
-
-def test_more_vertices_than_it_can_tell_apart_are_refused():
-    with pytest.raises(InputError, match="replacement: got 'lookahead' for 2147483648"):
-        map_bytes(2**31)
 
 
 def test_a_recipe_of_rows_that_changed_is_refused(x):

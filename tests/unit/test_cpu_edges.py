@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spsample.store.construction import edge_order
+
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 
@@ -25,6 +27,37 @@ def test_limits_and_histogram(dtype, mirror, drop):
     ends = targets[~loop] if drop else targets
     wanted = np.bincount(np.concatenate([ends, sources[~loop]] if mirror else [ends]) >> 3, minlength=64)
     np.testing.assert_array_equal(bins, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("count", "n"), [(0, 1), (0, 5), (3000, 1), (3000, 500), (300_000, 300), (300_000, 2**17)])
+@pytest.mark.parametrize("ascending", ["", "by source", "by both"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("wide", [False, True])
+def test_order_of_edges(dtype, count, n, ascending, threads, wide):
+    sources, targets = (np.random.default_rng(1).random((2, count)) ** 3 * n).astype(dtype)
+    if ascending:
+        order = np.lexsort((sources, targets)) if ascending == "by both" else np.argsort(sources, kind="stable")
+        sources, targets = sources[order], targets[order]
+    before = core.get_num_threads()
+    try:
+        core.set_num_threads(threads)
+        found = core.edge_order(sources, targets, n, wide)
+    finally:
+        core.set_num_threads(before)
+    for one, wanted in zip(found, edge_order(sources, targets, n, wide), strict=True):
+        assert (one is None) == (wanted is None)
+        if one is not None:
+            assert one.dtype == wanted.dtype
+            np.testing.assert_array_equal(one, wanted)
+
+
+@pytest.mark.parametrize("vertex", [-1, 5])
+def test_order_of_edges_beyond_the_graph_is_refused(vertex):
+    ids = np.array([0, vertex])
+    for ends in ((ids, ids * 0), (ids * 0, ids)):
+        with pytest.raises(ValueError, match="not in the graph"):
+            core.edge_order(*ends, 5, False)
 
 
 @pytest.mark.parametrize("head_bytes", [6, 7, 8, 9, 12])

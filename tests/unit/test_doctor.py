@@ -140,9 +140,9 @@ def test_what_raises_is_a_finding(monkeypatch):
     def fail():
         raise RuntimeError("odd machine")
 
-    monkeypatch.setattr(packages, "packages", lambda: [])
+    monkeypatch.setattr(packages, "packages", lambda say: [])
     monkeypatch.setattr(hardware, "memory", fail)
-    findings = everything()
+    findings = everything(str)
     assert any("odd machine" in finding.detail and finding.status == "warning" for finding in findings)
 
 

@@ -12,11 +12,10 @@ import spsample as sp
 from spsample.data import planted
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.caching.cached_lookahead import map_bytes
 from spsample.planning.features_ahead import FeaturesAhead
 
 DATA = planted(500, random_seed=3)
-X = np.tile(DATA.x, (1, 8))
+X = np.tile(DATA.x, (1, 64))
 SEEDS = np.arange(260)
 
 
@@ -53,9 +52,8 @@ def rows_of(batches):
 
 
 def cached(source, rows, replacement, seed=0):
-    of_all, of_each = map_bytes(500)
-    budget = of_all + rows * (source.dim * 4 + of_each)
-    return CachedFeatures(source, budget, np.random.default_rng(seed).random(500), replacement=replacement)
+    score = np.random.default_rng(seed).random(500)
+    return CachedFeatures(source, 128 + rows * (source.dim * 4 + 1), score, replacement=replacement)
 
 
 SOURCES = {

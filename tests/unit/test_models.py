@@ -19,11 +19,11 @@ from spsample.features import FeatureStore  # noqa: E402
 from spsample.nn.blocks import mean_block, value_block, weighted_degrees  # noqa: E402
 from spsample.training import (  # noqa: E402
     Block,
+    BlockGATConv,
+    BlockGCNConv,
     BlockMaker,
-    GATConv,
-    GCNConv,
+    BlockSAGEConv,
     ModelConfig,
-    SAGEConv,
     build_model,
     full_logits,
     register_model,
@@ -125,19 +125,19 @@ def test_weighted_degrees():
 
 def test_a_block_without_degrees_says_so():
     with pytest.raises(InputError, match="degrees"):
-        GCNConv(2, 2)(torch.randn(4, 2), mean_block(adj()))
+        BlockGCNConv(2, 2)(torch.randn(4, 2), mean_block(adj()))
 
 
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(5, 3), (3, 5), (4, 4)])
 def test_sage_is_its_formula(in_dim, out_dim):
-    conv = SAGEConv(in_dim, out_dim)
+    conv = BlockSAGEConv(in_dim, out_dim)
     block = mean_block(adj())
     h = torch.randn(4, in_dim)
     expected = conv.root(h[:3]) + conv.neighbours(block.aggregate(h))
     assert torch.allclose(conv(h, block), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [SAGEConv, GCNConv])
+@pytest.mark.parametrize("make", [BlockSAGEConv, BlockGCNConv])
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
 def test_both_orders_of_sum_and_product_are_equal(make, in_dim, out_dim, monkeypatch):
     block = replace(mean_block(adj()), degrees=torch.arange(4.0))
@@ -150,7 +150,7 @@ def test_both_orders_of_sum_and_product_are_equal(make, in_dim, out_dim, monkeyp
         assert torch.allclose(one, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("make", [SAGEConv, GCNConv, lambda i, o: GATConv(i, o, 2)])
+@pytest.mark.parametrize("make", [BlockSAGEConv, BlockGCNConv, lambda i, o: BlockGATConv(i, o, 2)])
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
 def test_convolutions_under_torchs_function_transforms(make, in_dim, out_dim):
     block = replace(mean_block(adj()), degrees=torch.arange(4.0))
@@ -175,17 +175,17 @@ def test_on_whole_neighbourhoods_convolutions_are_pygs(in_dim, out_dim, weighted
     (block,), nodes = whole_block(graph)
     x = torch.randn(40, in_dim)
     h, edge_index = x[nodes], torch.from_numpy(edges)
-    gcn, theirs = GCNConv(in_dim, out_dim), pyg.GCNConv(in_dim, out_dim)
+    gcn, theirs = BlockGCNConv(in_dim, out_dim), pyg.GCNConv(in_dim, out_dim)
     theirs.lin.weight = gcn.linear.weight
     edge_weight = None if weights is None else torch.from_numpy(weights).float()
     assert torch.allclose(gcn(h, block), theirs(x, edge_index, edge_weight), atol=1e-5)
     if weighted:
         return
-    sage, theirs = SAGEConv(in_dim, out_dim), pyg.SAGEConv(in_dim, out_dim)
+    sage, theirs = BlockSAGEConv(in_dim, out_dim), pyg.SAGEConv(in_dim, out_dim)
     theirs.lin_l.weight, theirs.lin_l.bias = sage.neighbours.weight, sage.root.bias
     theirs.lin_r.weight = sage.root.weight
     assert torch.allclose(sage(h, block), theirs(x, edge_index), atol=1e-5)
-    gat, theirs = GATConv(in_dim, out_dim, heads=2), pyg.GATConv(in_dim, out_dim // 2, heads=2)
+    gat, theirs = BlockGATConv(in_dim, out_dim, heads=2), pyg.GATConv(in_dim, out_dim // 2, heads=2)
     theirs.lin.weight = gat.linear.weight
     theirs.att_src.data, theirs.att_dst.data = gat.source.data[None], gat.target.data[None]
     assert torch.allclose(gat(h, block), theirs(x, edge_index), atol=1e-5)
@@ -196,7 +196,7 @@ def test_gcn_on_samples_is_right_on_average(sampler):
     """The degrees are those of the whole graph: the mean over many samples is the whole neighbourhood's."""
     graph, _, _ = random_graph()
     source = graph if isinstance(sampler, sp.GraphSAGE) else graph.normalized("row")
-    conv, x = GCNConv(3, 3), torch.randn(40, 3)
+    conv, x = BlockGCNConv(3, 3), torch.randn(40, 3)
     seeds = np.tile(np.arange(6), 4000)
     maker = BlockMaker(graph, sampler)
     with torch.no_grad():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -461,6 +463,13 @@ def test_how_bulks_are_made_changes_nothing(options):
         assert_same(one, other)
 
 
+def test_what_samples_a_call_can_be_set_later():
+    loader = loader_of()
+    loader([3])
+    loader.node_sampler.num_neighbors = [-1]
+    assert len(loader([3]).num_sampled_nodes) == 2
+
+
 def test_single_batches_by_call():
     loader, again = loader_of(input_nodes=torch.arange(10, 40)), loader_of(input_nodes=torch.arange(10, 40))
     batch = loader([3, 1, 4])
@@ -471,6 +480,39 @@ def test_single_batches_by_call():
     assert_same(loader.filter_fn(loader.node_sampler.sample_from_nodes(loader.input_data[[2]])), again([2]))
     assert loader([]).num_nodes == 0
     assert not all(torch.equal(loader([3]).e_id, batch.e_id) for batch in [loader([3]) for _ in range(20)])
+
+
+def test_attributes_that_are_replaced_removed_or_added_are_seen():
+    data = data_of()
+    loader = loader_of(data)
+    loader([1])
+    data.x, data.mean = torch.randn(N, 7), torch.arange(N)  # rows of vertices now
+    del data.half
+    data.edge_extra = torch.arange(E)
+    batch = loader([1, 2])
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert torch.equal(batch.mean, batch.n_id)
+    assert torch.equal(batch.edge_extra, batch.e_id)
+    assert "half" not in batch
+    data.y[:] = 9  # in place
+    assert set(loader([1, 2]).y.tolist()) == {9}
+
+
+def test_edges_of_a_batch_are_not_put_together_twice_unless_a_transform_replaces_them():
+    def flipped(output):
+        output.row, output.col = output.col, output.row
+        return output
+
+    def shorter(output):
+        output.row, output.col, output.edge = output.row[:1], output.col[:1], output.edge[:1]
+        return output
+
+    sampler = loader_of().node_sampler
+    output = sampler.sample_from_nodes(loader_of().input_data[[3]])
+    assert loader_of().filter_fn(output).edge_index.data_ptr() == output.row.data_ptr()
+    plain = loader_of()([3]).edge_index
+    assert torch.equal(loader_of(transform_sampler_output=flipped)([3]).edge_index, plain.flip(0))
+    assert torch.equal(loader_of(transform_sampler_output=shorter)([3]).edge_index, plain[:, :1])
 
 
 # ----------------------------------------------------------------------------------------------------------- transforms
@@ -656,6 +698,39 @@ def test_loaders_share_a_graph():
         assert loader.bulk_loader.graph is graph
         for one, other in zip(loader, loader_of(**options), strict=True):
             assert_same(one, other)
+
+
+def test_loaders_of_the_same_data_share_a_graph_by_themselves():
+    data = data_of()
+    train, val = loader_of(data), loader_of(data, [-1], weight_attr=None)
+    assert val.graph is train.graph
+    weighted = [loader_of(data, weight_attr="edge_weight") for _ in range(2)]
+    assert weighted[0].graph is weighted[1].graph is not train.graph
+    data.edge_weight[0] = 2.0
+    assert loader_of(data, weight_attr="edge_weight").graph is not weighted[0].graph
+    data.edge_index[0, 0] = (data.edge_index[0, 0] + 1) % N  # in place
+    changed = loader_of(data)
+    assert changed.graph is not train.graph
+    assert_same(changed([3]), loader_of(data, graph=Graph.from_pyg(data))([3]))
+    data.edge_index = data.edge_index.clone()
+    assert loader_of(data).graph is not changed.graph
+    data.num_nodes = N + 1
+    assert loader_of(data).graph.num_nodes == N + 1
+
+
+def test_shared_graphs_keep_nothing_alive():
+    data = data_of()
+    loader = loader_of(data)
+    held = [weakref.ref(one) for one in (data, data.edge_index, loader.graph)]
+    del data, loader
+    gc.collect()
+    assert [one() for one in held] == [None] * 3
+
+
+def test_graphs_whose_changes_nobody_counts_are_not_shared():
+    with torch.inference_mode():
+        data = data_of(edge_index=edges_of().clone())
+    assert loader_of(data).graph is not loader_of(data).graph
 
 
 @pytest.mark.parametrize(

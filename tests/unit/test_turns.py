@@ -18,19 +18,18 @@ class Clock:
         return self.now
 
 
-def go_through(turns, clock, took, batches, begin=True):
+def go_through(turns, clock, took, batches):
     """Batches that take ``took(in_turn)`` seconds: (to be made, of the loop); the ways that they came in."""
     ways = []
-    if begin:
-        turns.begin(is_new=True)
+    turns.begin()
     for _ in range(batches):
         made, loop = took(turns.in_turn)
         ways.append(turns.in_turn)
         clock.now += made
-        if turns.delivered(ends_bulk=True):
-            turns.begin(is_new=False)
+        turns.delivered(ends_bulk=True)
         clock.now += loop
-        turns.asks()
+        if turns.asks():
+            turns.begin()
     return ways
 
 
@@ -106,13 +105,25 @@ def test_a_little_more_work_is_no_other_loop():
 
 def test_the_way_changes_at_the_end_of_a_bulk_only():
     turns, clock = made()
-    turns.begin(is_new=True)
-    for _ in range(100):
+    turns.begin()
+    for ends_bulk in [True, *[False] * 100]:  # the first bulk fills the queues
         clock.now += 0.1
-        assert not turns.delivered(ends_bulk=False)
+        turns.delivered(ends_bulk=ends_bulk)
+        assert not turns.asks()
     clock.now += 0.1
-    assert turns.delivered(ends_bulk=True)
+    turns.delivered(ends_bulk=True)
+    assert turns.asks()
     assert turns.in_turn
+
+
+def test_a_look_at_one_batch_has_the_work_of_the_loop():
+    """Each look is one bulk of one batch: 65 ms of the loop, 4 ms to be made, which threads take from the loop."""
+    turns, clock = made()
+    ways = go_through(turns, clock, lambda in_turn: (4e-3, 65e-3) if in_turn else (1e-3, 75e-3), 200)
+    assert turns.is_settled
+    assert turns.in_turn
+    assert ways[:13].count(False) <= 4 + 2  # with the bulks that fill the queues
+    assert all(ways[13:])
 
 
 def _loader(bulk_size, **options):
@@ -129,15 +140,17 @@ class Alternating:
 
     in_turn = False
 
-    def begin(self, *, is_new):
-        self.begun = is_new
+    is_settled = False
 
-    def asks(self):
+    def begin(self):
         pass
 
     def delivered(self, *, ends_bulk):
-        self.in_turn ^= ends_bulk
-        return ends_bulk
+        self.ends_bulk = ends_bulk
+
+    def asks(self):
+        self.in_turn ^= self.ends_bulk
+        return self.ends_bulk
 
 
 @pytest.mark.parametrize("bulk_size", [1, 3, 64])
@@ -164,6 +177,19 @@ def test_a_pass_that_is_left_in_the_midst_goes_on_from_its_state():
     loader.load_state_dict(state)
     assert seen + [batch.seeds.tolist() for batch in loader] == expected
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("spsample ")]
+
+
+def test_a_loader_has_chosen_within_a_sixteenth_of_a_pass():
+    clock = Clock()
+    graph = sp.load_dataset("rmat:10,8").graph
+    loader = sp.BulkLoader(graph, np.arange(512), sp.GraphSAGE([3, 2]), batch_size=1, bulk_size=64)
+    loader._turns = Turns(clock)
+    for batch in loader:
+        clock.now += 0.065 if loader._turns.in_turn else 0.075
+        if batch.batch_id >= 512 / 16:
+            break
+    assert loader._turns.is_settled
+    assert loader._turns.in_turn
 
 
 def test_settled_turns_need_no_threads(monkeypatch):

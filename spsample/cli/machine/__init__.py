@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from spsample.cli.machine import core, hardware, packages, surroundings
 from spsample.cli.machine.finding import Finding
@@ -13,8 +15,8 @@ __all__ = ["Finding", "survey"]
 _AREAS = ("software", "processor", "memory", "MPI", "GPU", "training", "data")
 
 
-def survey() -> list[Finding]:
-    """Look at everything; what goes wrong while looking is a finding too."""
+def survey(say: Callable[[str], object]) -> list[Finding]:
+    """Look at everything; what goes wrong while looking is a finding too. `say` is told which package is looked at."""
     looks: tuple[Callable[[], list[Finding]], ...] = (
         core.python,
         core.core,
@@ -25,10 +27,11 @@ def survey() -> list[Finding]:
         surroundings.mpi,
         surroundings.slurm,
         surroundings.gpus,
-        packages.packages,
+        partial(packages.packages, say),
         lambda: surroundings.data_folder(data_root()),
     )
-    findings = [finding for look in looks for finding in _findings(look)]
+    with ThreadPoolExecutor() as pool:
+        findings = [finding for found in pool.map(_findings, looks) for finding in found]
     return sorted(findings, key=lambda finding: _AREAS.index(finding.area))
 
 

@@ -1,4 +1,4 @@
-"""Python packages: whether they are installed, and whether they can be imported."""
+"""Python packages: whether they are installed, and whether those that other libraries can break can be imported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
@@ -18,16 +19,20 @@ _SECONDS = 90.0
 
 
 class Package(NamedTuple):
-    """A package: its area, what it is needed for, how to get it, and an expression that tells more once imported."""
+    """A package: its area, what it is needed for, how to get it, and an expression that tells more once imported.
+
+    Without an expression it is not imported: nothing but its own files can break it, and it may take seconds.
+    """
 
     area: str
     module: str
     distributions: tuple[str, ...]
     use: str
     install: str
-    more: str = "''"
+    more: str | None = None
 
 
+_NO_MORE = "''"
 _TORCH = "f'CUDA {m.version.cuda}' if m.version.cuda else f'ROCm {m.version.hip}' if m.version.hip else 'CPU build'"
 _MPI = "m.Get_library_version().split(chr(0))[0].splitlines()[0]"
 _CUPY = "f'CUDA runtime {m.cuda.runtime.runtimeGetVersion()}, NVRTC {m.cuda.nvrtc.getVersion()}'"
@@ -43,24 +48,34 @@ PACKAGES = (
         "training", "torch_geometric", ("torch_geometric", "torch-geometric"), "models", "pip install torch_geometric"
     ),
     Package("training", "torchmetrics", ("torchmetrics",), "figures of merit", "pip install torchmetrics"),
-    Package("training", "torch_sparse", ("torch_sparse", "torch-sparse"), "mb.to_torch_sparse()", _TORCH_SPARSE),
-    Package("training", "pyg_lib", ("pyg_lib", "pyg-lib"), "PyG's own sampler, to compare with", _PYG_LIB),
-    Package("training", "dgl", ("dgl",), "mb.to_dgl()", _DGL),
+    Package(
+        "training", "torch_sparse", ("torch_sparse", "torch-sparse"), "mb.to_torch_sparse()", _TORCH_SPARSE, _NO_MORE
+    ),
+    Package("training", "pyg_lib", ("pyg_lib", "pyg-lib"), "PyG's own sampler, to compare with", _PYG_LIB, _NO_MORE),
+    Package("training", "dgl", ("dgl",), "mb.to_dgl()", _DGL, _NO_MORE),
     Package("training", "tensorboard", ("tensorboard",), "curves in TensorBoard", "pip install tensorboard"),
     Package("MPI", "mpi4py.MPI", ("mpi4py",), "running on several ranks", "pip install mpi4py", _MPI),
     Package("GPU", "cupy", _CUPY_WHEELS, "sampling on a GPU", _CUPY_INSTALL, _CUPY),
-    Package("data", "pyarrow", ("pyarrow",), "Parquet and Arrow files", "pip install pyarrow"),
+    Package("data", "pyarrow", ("pyarrow",), "Parquet and Arrow files", "pip install pyarrow", _NO_MORE),
     Package("data", "sklearn", ("scikit-learn",), "the data set 'digits'", "pip install scikit-learn"),
     Package("data", "ogb", ("ogb",), "the data sets ogbn-*", "pip install ogb"),
     Package("data", "matplotlib", ("matplotlib",), "plots", "pip install matplotlib"),
-    Package("data", "pymetis", ("pymetis",), "partitions by METIS", "pip install pymetis"),
+    Package("data", "pymetis", ("pymetis",), "partitions by METIS", "pip install pymetis", _NO_MORE),
 )
 
 
-def packages() -> list[Finding]:
-    """Look for the optional packages; those that are installed are imported in processes of their own, with a limit."""
+def packages(say: Callable[[str], object]) -> list[Finding]:
+    """Look for the optional packages; those with an expression are imported in processes of their own, with a limit.
+
+    `say` is told which one is looked at.
+    """
+
+    def found(package: Package) -> Finding:
+        say(package.module)
+        return _finding(package)
+
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(_finding, PACKAGES))
+        return list(pool.map(found, PACKAGES))
 
 
 def _finding(package: Package) -> Finding:
@@ -86,7 +101,9 @@ def _installed(package: Package) -> str | None:
 
 
 def _imported(package: Package) -> tuple[str, str]:
-    """Import a package elsewhere: what more it says, and what went wrong."""
+    """Import a package elsewhere, if it is to be imported: what more it says, and what went wrong."""
+    if package.more is None:
+        return "", ""
     code = (
         f"import importlib, json\nm = importlib.import_module({package.module!r})\n"
         f"try:\n    more = str({package.more})\nexcept Exception as error:\n    more = str(error)\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
@@ -14,27 +13,27 @@ import numpy as np
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
 from spsample.common.locks import renewed, was_held
-from spsample.errors import InputError
-from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
-from spsample.features.caching.lookahead import MOST_ITEMS, Decision, Lookahead, lookahead_bytes
+from spsample.features.caching.cached_rows import LINE_BYTES, CachedRows, Targets, part, require_contents, targets
+from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes, lookahead_words
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget, looks_ahead
-from spsample.features.score_order import highest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["LookaheadRows", "map_bytes"]
+__all__ = ["LookaheadRows", "rows_ahead"]
 
 _PLACE_BYTES = 8
 """Of a place: rows on their way there, and the last call that put one there."""
 
+_AT_ONCE = 1 << 20
+"""Bytes of rows that are moved at a time."""
 
-_SURELY_UNTOLD = 32
-"""Calls after which no announcement will come, or none that did is of the next call: before, a cache may be read for
-another one, or to evaluate."""
+_SURELY_OTHERS = 32
+"""Calls after which none that was announced is the next one: before, a cache may be read for another one, or to
+evaluate."""
 
 
 class _Call(NamedTuple):
@@ -61,10 +60,11 @@ class LookaheadRows:
 
     Parameters
     ----------
-    rows : CachedRows
+    rows : array (capacity, dim)
         What is kept at first.
-    lookahead : Lookahead
-        Which item lies at which place of them.
+    memory : int32 array
+        For what decides, and 2 * capacity more.
+    num_vertices : int
 
     Attributes
     ----------
@@ -74,29 +74,43 @@ class LookaheadRows:
 
     looks_ahead = True
 
-    def __init__(self, rows: CachedRows, lookahead: Lookahead) -> None:
-        self.dtype, self.reader, self.row_bytes = rows.dtype, rows.reader, rows.row_bytes
-        self._lookahead = lookahead
+    def __init__(self, rows: NDArray[Any], memory: NDArray[np.int32], num_vertices: int) -> None:
+        self.dtype, self.reader, self.row_bytes = rows.dtype, row_reader(rows), rows.shape[1] * rows.itemsize
+        capacity = len(rows)
+        self._lookahead = Lookahead.within(memory[: -2 * capacity], num_vertices, capacity)
         self._changing, self._process = renewed(Lock()), os.getpid()
-        self._awaited = np.zeros(lookahead.capacity, np.int32)  # rows on their way to each place
-        self._filled_by = np.zeros(lookahead.capacity, np.int32)  # the last call that put one there
+        self._awaited = memory[-2 * capacity : -capacity]  # rows on their way to each place
+        self._filled_by = memory[-capacity:]  # the last call that put one there
         self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
         self._generation = 0  # how often what was known was forgotten
         self._announced: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
         self._fixed: deque[_Fixed] = deque()
-        self._was_told = False
-        self._untold = 0  # calls
         self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
 
     @classmethod
-    def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> LookaheadRows:
-        """Those of some vertices at first, ascending and distinct; collective where the source is."""
-        return cls(CachedRows(source, vertices), Lookahead(scores, len(vertices), vertices))
+    def in_place_of(cls, rows: CachedRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
+        """Of rows that stayed, those that are first by their classes, in the same memory, and what decides behind them.
+
+        No row may be read meanwhile.
+        """
+        first, vertices, memory = np.argsort(order, kind="stable")[:capacity], rows.vertices(), rows.reader.rows
+        moved, at_once = np.sort(first), max(1, _AT_ONCE // rows.row_bytes)
+        for begin in range(0, capacity, at_once):  # none moves up
+            memory[begin : begin + at_once][: capacity - begin] = memory[moved[begin : begin + at_once]]
+        spare = memory[capacity:].reshape(-1).view(np.uint8)
+        begin = -(capacity * rows.row_bytes) % LINE_BYTES
+        words = lookahead_words(rows.num_vertices, capacity) + 2 * capacity
+        map_ = spare[begin : begin + 4 * words].view(np.int32)
+        map_[:] = 0
+        map_[: rows.num_vertices] = capacity
+        map_[vertices[first]] = np.arange(capacity)
+        return cls(memory[:capacity], map_, rows.num_vertices)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
-        return int(self.reader.rows.nbytes) + self._lookahead.nbytes + int(self._awaited.nbytes)
+        beside = int(self._awaited.nbytes) + int(self._filled_by.nbytes)
+        return int(self.reader.rows.nbytes) + self._lookahead.nbytes + beside
 
     def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
         """Append the ids of the next calls.
@@ -104,7 +118,6 @@ class LookaheadRows:
         A source that looks ahead itself is told what will miss of all that was known before.
         """
         with self._lock():
-            self._was_told = True
             self._lookahead.announce(batches)
             told = []
             if looks_ahead(source):
@@ -147,34 +160,35 @@ class LookaheadRows:
             return vertices, self.reader.rows[places]
 
     def recipe(self) -> tuple[Any, ...]:
-        """From what rows are read again: the ranks of all vertices, which have a row, a digest, and how many places."""
+        """From what rows are read again: the first vertices by score, which of them have a row, and a digest."""
         vertices, rows = self.kept()
-        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows), self._lookahead.capacity)
+        ranks = self._lookahead.ranks
+        is_first = ranks[vertices] < self._lookahead.capacity
+        first = np.flatnonzero(ranks < self._lookahead.capacity)
+        return LookaheadRows.reread, (first, ranks[first], vertices[is_first], contents_of(rows[is_first]))
 
     @classmethod
     def reread(
         cls,
         source: FeatureSource,
+        first: NDArray[np.int64],
         ranks: NDArray[np.int32],
         vertices: NDArray[np.int64],
         contents: int,
-        capacity: int,
     ) -> LookaheadRows:
-        """Read rows again, and in places that held none, as rows were on their way there, those that score most.
+        """Read the rows of the first vertices again.
 
         Raises
         ------
         DataError
             If they have changed.
         """
-        scores = len(ranks) - ranks
-        first = scores.copy()
-        first[vertices] = len(ranks) + 1
-        chosen = highest(first, capacity)
-        made = cls.of(source, chosen, scores)
-        rows = made.reader.rows
-        require_contents(source, rows if len(vertices) == capacity else rows[np.isin(chosen, vertices)], contents)
-        return made
+        rows, capacity = CachedRows(source, first).reader.rows, len(first)
+        require_contents(source, rows[np.isin(first, vertices)], contents)
+        memory = np.zeros(lookahead_words(source.num_rows, capacity) + 2 * capacity, np.int32)
+        memory[: source.num_rows] = capacity
+        memory[first] = ranks
+        return cls(rows, memory, source.num_rows)
 
     def _lock(self) -> Lock:
         """Held while anything is changed or read."""
@@ -188,8 +202,9 @@ class LookaheadRows:
     def _renew(self) -> None:
         """In a forked process: where a thread that it has not held the lock, nothing is known to be whole."""
         if was_held(self._changing):
-            ranks = self._lookahead.ranks
-            self._lookahead = Lookahead(len(ranks) - ranks, self._lookahead.capacity)
+            num_items, capacity = self._lookahead.num_items, self._lookahead.capacity
+            self._lookahead = Lookahead(np.zeros(num_items), capacity)
+            self._awaited[:] = 1  # so that no place holds anything
         self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock
@@ -204,7 +219,6 @@ class LookaheadRows:
         """Decide on a call. Of places with rows on their way none is read, unless only later calls put them there."""
         decision = self._announced_decision(ids)
         if decision is None:
-            self._say_that_nothing_is_known()
             hits, places, misses = self._lookahead.find(ids)
             nothing = np.empty(0, np.int64)
             return _Call(self._without_awaited(Decision(hits, places, misses, nothing, nothing)), 0, self._generation)
@@ -226,7 +240,7 @@ class LookaheadRows:
         """Another call came than the next one that is known."""
         known = len(self._fixed) + self._lookahead.known
         if self._others == 0:
-            self._most_others = max(known, _SURELY_UNTOLD)
+            self._most_others = max(known, _SURELY_OTHERS)
         self._others += 1
         if known and self._others >= self._most_others:
             self._forget_known()
@@ -278,17 +292,6 @@ class LookaheadRows:
         self._awaited[call.decision.kept_places] -= 1
         self._in_flight -= 1
 
-    def _say_that_nothing_is_known(self) -> None:
-        self._untold += 1
-        if self._was_told or self._untold != _SURELY_UNTOLD:
-            return
-        warnings.warn(
-            "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
-            "A BulkLoader that gathers from the cache announces them.",
-            UserWarning,
-            stacklevel=5,
-        )
-
     # ------------------------------------------------------------------------------------ without it
 
     def _fetched(
@@ -305,21 +308,14 @@ class LookaheadRows:
         return rows, np.searchsorted(found.misses, found.kept)
 
 
-def map_bytes(num_rows: int) -> tuple[int, int]:
-    """Bytes for the map and for what decides: for all vertices, and beside each row that is kept.
-
-    Raises
-    ------
-    InputError
-        If there are more vertices than it can tell apart.
+def rows_ahead(num_vertices: int, count: int, row_bytes: int) -> int:
+    """How many rows are kept by next use, with all that decides, in the memory of so many rows; 0 where none fits.
 
     Examples
     --------
-    >>> map_bytes(1_000_000)
-    (16129352, 16)
+    >>> rows_ahead(1_000_000, 50_000, 400), rows_ahead(1_000_000, 10_000, 400)
+    (34940, 0)
     """
-    if num_rows > MOST_ITEMS:
-        given, expected = f"'lookahead' for {num_rows} vertices", f"'static', or at most {MOST_ITEMS} vertices"
-        raise InputError(argument="replacement", given=given, expected=expected)
-    whole = lookahead_bytes(num_rows, 0)
-    return whole, lookahead_bytes(num_rows, 1) - whole + _PLACE_BYTES
+    of_all = lookahead_bytes(num_vertices, 0) + LINE_BYTES
+    of_each = row_bytes + _PLACE_BYTES + lookahead_bytes(0, 62) / 62
+    return max(int((count * row_bytes - of_all) / of_each), 0)

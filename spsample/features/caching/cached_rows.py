@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spsample.features.protocol import FeatureSource
 
 __all__ = [
+    "LINE_BYTES",
     "CachedRows",
     "Targets",
     "part",
@@ -38,7 +39,8 @@ Targets = Union["NDArray[np.int64]", None]
 _CHUNK_BYTES = 64 << 20
 """Of rows that are read at a time."""
 
-_LINE_BYTES = 64
+LINE_BYTES = 64
+"""Of a line of the caches of processors."""
 
 
 class CachedRows:
@@ -54,6 +56,8 @@ class CachedRows:
     ----------
     dtype : numpy.dtype
         That of their numbers.
+    num_vertices : int
+        Of the source.
     places : Places
         Which vertex has a row, and which row it is.
     reader : RowReader
@@ -71,7 +75,7 @@ class CachedRows:
     """Nothing that is known of the future changes which rows are kept."""
 
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
-        self.dtype = stored_dtype(source)
+        self.dtype, self.num_vertices = stored_dtype(source), source.num_rows
         with collective(comm_of(source), call="memory for cached features"):
             self.places = places_of(vertices, source.num_rows)
             rows = _aligned((len(vertices), source.dim), self.dtype)
@@ -196,6 +200,6 @@ def _most_rows(comm: Communicator, number: int) -> int:
 def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
     """New memory that begins with a line of the processor's caches, so that short rows do not lie on two."""
     size = shape[0] * shape[1] * dtype.itemsize
-    memory = np.empty(size + _LINE_BYTES, np.uint8)
-    first = -memory.ctypes.data % _LINE_BYTES
+    memory = np.empty(size + LINE_BYTES, np.uint8)
+    first = -memory.ctypes.data % LINE_BYTES
     return memory[first : first + size].view(dtype).reshape(shape)

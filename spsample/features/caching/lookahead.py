@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
 from spsample.errors import InputError
 from spsample.features.caching.lookahead_reference import ReferenceLookahead
 from spsample.features.places import FoundPlaces
-from spsample.store.validation import as_id_vector, as_vertex_ids, check_ids
+from spsample.features.score_order import highest
+from spsample.store.validation import as_vertex_ids, check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MOST_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "ranks_of"]
+__all__ = ["MOST_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "lookahead_words"]
 
 MOST_ITEMS = 2**31 - 1
-_ITEM_BYTES, _PLACE_BYTES, _USE_BYTES, _OTHER_BYTES = 16, 8, 8, 320
+_WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
 
 
 class Decision(NamedTuple):
@@ -53,9 +55,10 @@ class Decision(NamedTuple):
 class Lookahead:
     """Which items a cache of equal places holds, batch after batch, where some of the next batches are known.
 
-    After a batch those items stay whose next use comes first, of what was held and what the batch brought. Known uses
-    come before unknown ones. Where no use is known, the larger score stays. With everything known no cache has fewer
-    misses; with less known, there are at least the hits of the items of largest score, held all the time.
+    At first it holds the items of the largest scores, as many as it has places. After a batch those items stay whose
+    next use comes first, of what was held and what the batch brought. Known uses come before unknown ones. Where no use
+    is known, the first items stay, those of larger scores before others, and no other item does. With everything known
+    no cache has fewer misses; with less known, there are at least the hits of the first items, held all the time.
 
     Parameters
     ----------
@@ -63,8 +66,6 @@ class Lookahead:
         How much each item is wanted where no use of it is known: finite, at least 0.
     capacity : int
         Number of places.
-    held : int array, optional
-        Distinct items that places 0, 1, ... hold at first; the other places are empty. Default: none.
 
     Raises
     ------
@@ -73,9 +74,9 @@ class Lookahead:
 
     Notes
     -----
-    A use of an item costs O(1): a link in a list by next use, or a bit in the order of scores where none is known. Of
-    equal scores the first item stays; of items that are next used in the same batch any may, always the same. One
-    thread at a time.
+    A use of an item costs O(1): a link to its next use, or a bit in the order of scores where none is known. Of equal
+    scores the first item stays; of items that are next used in the same batch any may, always the same. One thread at a
+    time.
 
     References
     ----------
@@ -83,7 +84,7 @@ class Lookahead:
 
     Examples
     --------
-    >>> lookahead = Lookahead(scores=[4, 3, 2, 1], capacity=2, held=[0, 1])
+    >>> lookahead = Lookahead(scores=[4, 3, 2, 1], capacity=2)
     >>> lookahead.announce([[0, 2], [2, 3], [0, 2]])
     >>> decision = lookahead.step()
     >>> decision.hits.tolist(), decision.misses.tolist()
@@ -94,20 +95,37 @@ class Lookahead:
     ([0, 2], 2)
     """
 
-    def __init__(self, scores: ArrayLike, capacity: int, held: ArrayLike = ()) -> None:
-        given = np.asarray(scores)
+    def __init__(self, scores: ArrayLike, capacity: int) -> None:
+        given = as_array("scores", scores).reshape(-1)
         if len(given) > MOST_ITEMS:
             raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {MOST_ITEMS}")
         places = require_int("capacity", capacity, minimum=0, maximum=len(given))
-        at_first = as_id_vector("held", np.asarray(held, np.int64) if len(held) == 0 else held).astype(np.int64)  # type: ignore[arg-type]
-        check_ids("held", at_first, len(given))
-        if len(at_first) > places or len(np.unique(at_first)) < len(at_first):
-            expected = f"at most {places} distinct items"
-            raise InputError(argument="held", given=f"{len(at_first)} items", expected=expected)
+        memory = np.zeros(lookahead_words(len(given), places), np.int32)
+        first = highest(given, places)
+        memory[: len(given)] = places
+        memory[first[np.argsort(-given[first].astype(np.float64), kind="stable")]] = np.arange(places)
+        self._begin(memory, len(given), places)
+
+    @classmethod
+    def within(cls, memory: NDArray[np.int32], num_items: int, capacity: int) -> Lookahead:
+        """One that keeps what it knows of items and places in memory that is given.
+
+        Parameters
+        ----------
+        memory : int32 array (lookahead_words(num_items, capacity),)
+            First a number for each item: how many items are wanted more, where it is one of the first, else `capacity`.
+            Then zeros.
+        num_items, capacity : int
+        """
+        made = cls.__new__(cls)
+        made._begin(memory, num_items, capacity)
+        return made
+
+    def _begin(self, memory: NDArray[np.int32], num_items: int, capacity: int) -> None:
         core = compiled_core()
         made = ReferenceLookahead if core is None else core.Lookahead
-        self._planner: Any = made(ranks_of(given), at_first, places)
-        self.num_items, self.capacity = len(given), places
+        self._planner: Any = made(memory, num_items, capacity)
+        self.num_items, self.capacity = num_items, capacity
 
     @property
     def known(self) -> int:
@@ -122,7 +140,7 @@ class Lookahead:
 
     @property
     def ranks(self) -> NDArray[np.int32]:
-        """(items,) how many items are wanted more than each, where no use is known."""
+        """(items,) how many items are wanted more than each of the first; `capacity` for others."""
         ranks: NDArray[np.int32] = self._planner.ranks()
         return ranks
 
@@ -189,17 +207,15 @@ class Lookahead:
         self._planner.forget(places)
 
 
-def ranks_of(scores: NDArray[Any]) -> NDArray[np.int32]:
-    """(items,) how many items are wanted more, of equal scores the first ones.
+def lookahead_words(num_items: int, capacity: int) -> int:
+    """Words of 4 bytes for what `Lookahead` knows of items and places: 5 bytes an item and 16 a place.
 
     Examples
     --------
-    >>> ranks_of(np.array([0.5, 0.1, 0.5, 0.9])).tolist()
-    [1, 3, 2, 0]
+    >>> lookahead_words(1_000_000, 100_000)
+    1650000
     """
-    ranks = np.empty(len(scores), np.int32)
-    ranks[np.argsort(-scores.astype(np.float64), kind="stable")] = np.arange(len(scores), dtype=np.int32)
-    return ranks
+    return num_items + -(-num_items // _WORD_BYTES) + _PLACE_WORDS * capacity
 
 
 def lookahead_bytes(num_items: int, capacity: int) -> int:
@@ -208,9 +224,9 @@ def lookahead_bytes(num_items: int, capacity: int) -> int:
     Examples
     --------
     >>> lookahead_bytes(1_000_000, 100_000)
-    16929352
+    6613216
     """
-    return _ITEM_BYTES * num_items + num_items // 62 * 8 + _PLACE_BYTES * capacity + _OTHER_BYTES
+    return _WORD_BYTES * lookahead_words(num_items, capacity) + capacity // 62 * 8 + _OTHER_BYTES
 
 
 def known_bytes(uses: int) -> int:

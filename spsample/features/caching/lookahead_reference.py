@@ -17,26 +17,25 @@ class ReferenceLookahead:
 
     Parameters
     ----------
-    ranks : int32 array (items,)
-        A number for each item: the lower, the more wanted where no use is known.
-    held : int64 array
-        Distinct items that places 0, 1, ... hold at first.
+    memory : int32 array
+        First a number for each item: the lower, the more wanted where no use is known; `num_places`: not at all.
+    num_items : int
+        Number of items.
     num_places : int
-        Number of places.
+        Number of places, and of items with another number; these are held at first.
 
     Examples
     --------
-    >>> lookahead = ReferenceLookahead(np.array([0, 1, 2], np.int32), np.array([0]), 1)
+    >>> lookahead = ReferenceLookahead(np.array([0, 1, 1], np.int32), 3, 1)
     >>> lookahead.announce([np.array([1, 2]), np.array([2])])
     True
     >>> [array.tolist() for array in lookahead.step()]
     [[], [], [0, 1], [1], [0]]
     """
 
-    def __init__(self, ranks: NDArray[np.int32], held: NDArray[np.int64], num_places: int) -> None:
-        self._ranks = np.array(ranks)
-        self._held = np.full(num_places, -1, np.int64)
-        self._held[: len(held)] = held
+    def __init__(self, memory: NDArray[np.int32], num_items: int, num_places: int) -> None:
+        self._ranks = memory[:num_items].copy()
+        self._held = np.flatnonzero(self._ranks < num_places)
         self._batches: list[NDArray[np.int64]] = []
 
     @property
@@ -100,6 +99,7 @@ class ReferenceLookahead:
         """Forget all known batches, and what these places hold."""
         self._batches = []
         self._held[emptied] = -1
+        self._held[~np.isin(self._held, self._wanted_most(self._held[self._held >= 0]))] = -1
 
     def _are_items(self, ids: Any) -> bool:
         if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype not in (np.int32, np.int64):
@@ -111,7 +111,8 @@ class ReferenceLookahead:
         next_use = np.full(len(self._ranks), len(self._batches))
         for number in range(len(self._batches) - 1, -1, -1):
             next_use[self._batches[number]] = number
-        is_known = next_use[items] < len(self._batches)
-        rank = np.where(is_known, 0, self._ranks[items])
+        is_known = next_use < len(self._batches)
+        items = items[is_known[items] | (self._ranks[items] < len(self._held))]
+        rank = np.where(is_known[items], 0, self._ranks[items])
         order = np.lexsort((rank, next_use[items]))
         return items[order[: len(self._held)]]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.common.checks import require_choice
+from spsample.features.caching.cached_chosen import ChosenRows, rows_of
+from spsample.features.caching.cached_chosen import map_bytes as chosen_map_bytes
 from spsample.features.caching.cached_lookahead import LookaheadRows
-from spsample.features.caching.cached_lookahead import map_bytes as lookahead_map_bytes
 from spsample.features.caching.cached_rows import CachedRows
 from spsample.features.places import place_bytes
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPLACEMENTS", "KeptRows", "Replacement", "replacement_named"]
 
-KeptRows = CachedRows | LookaheadRows
+KeptRows = CachedRows | ChosenRows | LookaheadRows
 """Rows that a cache keeps."""
 
 
@@ -32,14 +33,14 @@ class Replacement(NamedTuple):
     looks_ahead : bool
         Whether it goes by announcements.
     map_bytes : function
-        From the number of vertices to the bytes of the map to rows: in all, and beside each row.
+        From the number of vertices and the bytes of a row to the bytes of the map to rows: in all, and beside each row.
     rows_of : function
         From a source, vertices, ascending and distinct, and the scores of all vertices to the rows that are kept.
     """
 
     name: str
     looks_ahead: bool
-    map_bytes: Callable[[int], tuple[int, int]]
+    map_bytes: Callable[[int, int], tuple[int, int]]
     rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], KeptRows]
 
     def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> KeptRows:
@@ -54,9 +55,9 @@ REPLACEMENTS = {
     way.name: way
     for way in (
         Replacement(
-            "static", False, lambda n: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)
+            "static", False, lambda n, _: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)
         ),
-        Replacement("lookahead", True, lookahead_map_bytes, LookaheadRows.of),
+        Replacement("lookahead", True, chosen_map_bytes, rows_of),
     )
 }
 
@@ -71,7 +72,7 @@ def replacement_named(name: Any) -> Replacement:
 
     Examples
     --------
-    >>> replacement_named("static").map_bytes(1_000_000)
+    >>> replacement_named("static").map_bytes(1_000_000, 400)
     (250000, 0)
     """
     require_choice("replacement", name, tuple(REPLACEMENTS))

@@ -39,8 +39,10 @@ class Turns:
     """Whether the threads of a loader's stages run ahead, or its stages work in turn in the thread of the loop.
 
     A pass begins with threads. Looks at the loop, each as short as can tell, then change between the two ways; the one
-    whose best look is faster is kept until the loop takes another time for a batch. No look costs more than what it
-    measures and the bulks that threads had ready. Samples do not depend on it.
+    whose best look is faster is kept until the loop takes another time for a batch. A look goes from one request of the
+    loop to another, so that each batch in it has both: the wait for it, and the loop's own work. That on threads begins
+    with the second bulk, since they fill their queues during the first one. No look costs more than what it measures
+    and the bulks that threads had ready. Samples do not depend on it.
 
     Parameters
     ----------
@@ -56,12 +58,12 @@ class Turns:
     --------
     >>> now = [0.0]
     >>> turns = Turns(clock=lambda: now[0])
-    >>> turns.begin(is_new=True)
+    >>> turns.begin()
     >>> for _ in range(400):  # a batch takes 3 ms with threads, and 1 ms in turn
-    ...     turns.asks()
     ...     now[0] += 0.001 if turns.in_turn else 0.003
-    ...     if turns.delivered(ends_bulk=True):
-    ...         turns.begin(is_new=False)
+    ...     turns.delivered(ends_bulk=True)
+    ...     if turns.asks():
+    ...         turns.begin()
     >>> turns.in_turn, turns.is_settled
     (True, True)
     """
@@ -73,7 +75,7 @@ class Turns:
         self._chosen: Look | None = None
         self._patience = PATIENCE
         self._looks_since = 0
-        self._is_filling = False
+        self._is_filling = self._ends_bulk = False
         self._forget()
 
     @property
@@ -81,27 +83,25 @@ class Turns:
         """Whether a choice was made."""
         return self._chosen is not None
 
-    def begin(self, *, is_new: bool) -> None:
-        """Threads, or turns, begin: of a new pass, or in the midst of one, where threads first fill their queues."""
-        self._is_filling = not is_new and not self.in_turn
-        self._asked = self._got = self._clock()
-
-    def asks(self) -> None:
-        """The loop asks for a batch."""
+    def begin(self) -> None:
+        """Threads, or turns, begin: the loop asks for a first batch."""
+        self._is_filling = not self.in_turn
         self._asked = self._clock()
 
-    def delivered(self, *, ends_bulk: bool) -> bool:
-        """The loop gets one; True where the way changes after it."""
+    def delivered(self, *, ends_bulk: bool) -> None:
+        """The loop gets a batch."""
+        self._got, self._ends_bulk = self._clock(), ends_bulk
+
+    def asks(self) -> bool:
+        """The loop asks for another one; True where the way changes before it."""
         now = self._clock()
         if not self._is_filling:
             self._batches += 1
-            self._seconds += now - self._got
-            self._loop_seconds += self._asked - self._got
-        self._is_filling = self._is_filling and not ends_bulk
-        self._got = now
-        if not ends_bulk or self._seconds < LOOK_SECONDS:
-            return False
-        return self._look()
+            self._seconds += now - self._asked
+            self._loop_seconds += now - self._got
+        self._is_filling = self._is_filling and not self._ends_bulk
+        self._asked = now
+        return self._ends_bulk and self._seconds >= LOOK_SECONDS and self._look()
 
     def _look(self) -> bool:
         seconds, before = self._seconds, self.in_turn
@@ -156,16 +156,14 @@ def followed(
     first, last
         Numbers of batches.
     """
-    is_new = True
     while first < last:
         with closing(deliver(first)) as items:
-            turns.begin(is_new=is_new)
-            is_new = False
+            turns.begin()
             for item in items:
-                first, changes = item.next_batch, turns.delivered(ends_bulk=item.ends_bulk)
+                first = item.next_batch
+                turns.delivered(ends_bulk=item.ends_bulk)
                 yield item
-                turns.asks()
-                if changes:
+                if turns.asks():
                     break
             else:
                 return

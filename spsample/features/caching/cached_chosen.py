@@ -1,0 +1,255 @@
+"""Rows of a feature source that stay, until what is known of the next batches shows that to keep others pays."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.comm.objects import comm_of
+from spsample.common.contents import contents_of
+from spsample.common.locks import renewed, was_held
+from spsample.features.caching.cached_lookahead import LookaheadRows, rows_ahead
+from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
+from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
+from spsample.features.known_future import forget
+from spsample.features.places import NoPlace, place_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.features.protocol import FeatureSource
+
+__all__ = ["ChosenRows", "map_bytes", "rows_of"]
+
+_CLASSES = 256
+"""Of rows, by their scores: a byte for each row tells which are given up first where the map takes their memory."""
+
+_FEWEST_BYTES = 200
+"""Of a row, beside which that byte is small; shorter rows stay."""
+
+_TRIALS = (1, 4, 16)
+"""Announcements at which it is tried."""
+
+_USES, _BATCHES = 1 << 19, 8
+"""Of vertices, or batches if they are more, on which it is tried at most."""
+
+_GAIN, _SURE = 0.01, 2.0
+"""Hits that looking ahead has to bring, beyond what the map costs: over uses, and over their root, not by chance."""
+
+_SURELY_UNTOLD = 32
+"""Calls after which no announcement will come."""
+
+
+class ChosenRows:
+    """Rows of the largest scores; they stay, or are kept by their next use, whichever has more hits in the same memory.
+
+    At the first announcements it is tried on what is known. Where to look ahead pays, the rows of the lowest scores are
+    given up once, and the map lies where they were.
+
+    Parameters
+    ----------
+    rows : CachedRows
+        What is kept at first.
+    order : uint8 array (rows,)
+        The class of each row by its score: the higher, the sooner it is given up.
+    """
+
+    def __init__(self, rows: CachedRows, order: NDArray[np.uint8]) -> None:
+        self._rows: CachedRows | LookaheadRows = rows
+        self._order: NDArray[np.uint8] | None = order  # None: it is chosen
+        self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
+        self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
+        self._announcements = self._untold = 0
+        self._changing, self._process, self._moves = renewed(Lock()), os.getpid(), False
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether what is known of the future changes which rows are kept, or may do so."""
+        return self._order is not None or self._rows.looks_ahead
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of their numbers."""
+        return self._rows.dtype
+
+    @property
+    def reader(self) -> Any:
+        """Gives rows by place."""
+        return self._rows.reader
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self._rows.row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
+        return self._rows.nbytes + (0 if self._order is None else self._order.nbytes)
+
+    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
+        """Append the ids of the next calls; choose, where this is one of the first announcements."""
+        with self._lock():
+            rows, order, told = self._rows, self._order, batches
+            if order is not None and isinstance(rows, CachedRows):
+                self._known += [ids.astype(np.int32) for ids in batches]  # whose they are may change them
+                self._announcements += bool(batches)
+                if batches and self._announcements in _TRIALS and self._choose(rows, order):
+                    forget(source)  # it knew what would miss with the rows that stay
+                    told, self._known = [ids.astype(np.int64) for ids in self._known], []
+        self._rows.announce(source, told)
+
+    def _choose(self, rows: CachedRows, order: NDArray[np.uint8]) -> bool:
+        """Look ahead from now on, where that pays; gives whether it does."""
+        pays = _pays(self._known, rows.vertices(), order, self._num_ahead)
+        if pays:
+            self._moves = True
+            self._rows = LookaheadRows.in_place_of(rows, order, self._num_ahead)
+            self._moves, self._order = False, None
+        elif self._announcements == _TRIALS[-1]:
+            self._order, self._known = None, []
+        return pays
+
+    def forget(self, source: FeatureSource) -> None:
+        """Forget what was announced: it will not come."""
+        with self._lock():
+            self._known = []
+        self._rows.forget(source)
+
+    def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
+        """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
+
+        Collective where the source is.
+        """
+        if self._order is None:
+            return self._rows.serve(source, ids, out, at)
+        with self._lock():
+            rows = self._rows
+            if isinstance(rows, CachedRows):  # and no row moves
+                self._count(ids)
+                misses = rows.places.gather(rows.reader, ids, out, at)
+        if not isinstance(rows, CachedRows):
+            return rows.serve(source, ids, out, at)
+        if len(misses) or comm_of(source).size > 1:
+            source.gather(part(ids, misses), out, targets(at, misses, len(out)))
+        return len(ids) - len(misses)
+
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows are kept now, ascending."""
+        return self._rows.vertices()
+
+    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices whose rows are kept now, ascending, and these rows, in the same order."""
+        return self._rows.kept()
+
+    def recipe(self) -> tuple[Any, ...]:
+        """From what rows are read again: the vertices, the classes of their rows, and a digest."""
+        with self._lock():
+            rows, order = self._rows, self._order
+            if order is None or not isinstance(rows, CachedRows):
+                return rows.recipe()
+            return ChosenRows.reread, (rows.vertices(), order, contents_of(rows.reader.rows))
+
+    @classmethod
+    def reread(
+        cls, source: FeatureSource, vertices: NDArray[np.int64], order: NDArray[np.uint8], contents: int
+    ) -> ChosenRows:
+        """Read rows again.
+
+        Raises
+        ------
+        DataError
+            If they have changed.
+        """
+        rows = CachedRows(source, vertices)
+        require_contents(source, rows.reader.rows, contents)
+        return cls(rows, order)
+
+    def _lock(self) -> Lock:
+        """Held while rows move or are read that may move."""
+        if self._process != os.getpid():
+            with self._changing:
+                if self._process != os.getpid():
+                    self._renew()
+                    self._process = os.getpid()
+        return self._changing
+
+    def _renew(self) -> None:
+        """In a forked process nothing is known; where rows were on their way, none is kept."""
+        self._known = []
+        if was_held(self._changing) and self._moves and isinstance(self._rows, CachedRows):
+            self._rows.places, self._order = NoPlace(), None
+
+    def _count(self, ids: NDArray[Any]) -> None:
+        """A call came, the next one that is known or another."""
+        if self._known and np.array_equal(self._known[0], ids):
+            self._known.pop(0)
+        self._untold += not self._announcements
+        if self._untold == _SURELY_UNTOLD:
+            self._untold += 1
+            warnings.warn(
+                "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
+                "A BulkLoader that gathers from the cache announces them.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+
+def _pays(
+    batches: Sequence[NDArray[Any]], vertices: NDArray[np.int64], order: NDArray[np.uint8], capacity: int
+) -> bool:
+    """Whether to look ahead with fewer rows brings more hits than rows of these vertices that stay.
+
+    Hits are counted on the first half of the batches, so that as much is known beyond each of them.
+    """
+    ends = np.cumsum([len(ids) for ids in batches])
+    count = max(int(np.searchsorted(ends, _USES)), _BATCHES)
+    batches = list(batches[:count])
+    seen, index = np.unique(np.concatenate(batches), return_inverse=True)
+    tried = batches[: -(-count // 2)]
+    uses = sum(map(len, tried))
+    at = np.minimum(np.searchsorted(vertices, seen), len(vertices) - 1)
+    stays = vertices[at] == seen
+    static = int(np.count_nonzero(stays[index[:uses]]))
+    is_first = np.zeros(len(vertices), np.bool_)
+    is_first[_by_score(order)[:capacity]] = True
+    is_first = stays & is_first[at]
+    places = min(capacity, len(seen))
+    others = np.ones(places - np.count_nonzero(is_first))  # rows that no batch needs
+    scores = np.concatenate([np.where(is_first, 2.0 + _CLASSES - order[at], 0.0), others])
+    rule = Lookahead(scores, places)
+    rule.announce(np.split(index, ends[: len(batches) - 1]))
+    gained = sum(len(rule.step().hits) for _ in tried) - static
+    return bool(gained > _GAIN * uses + _SURE * uses**0.5)
+
+
+def _by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Rows by class, the largest scores first."""
+    return np.argsort(order, kind="stable")
+
+
+def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
+    """Bytes of the map while rows stay: for all vertices, and beside each row that is kept.
+
+    Examples
+    --------
+    >>> map_bytes(1_000_000, 400), map_bytes(1_000_000, 8)
+    ((250000, 1), (250000, 0))
+    """
+    return place_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+
+
+def rows_of(source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> CachedRows | ChosenRows:
+    """Rows of vertices, ascending and distinct; they stay where the map would leave no room for any."""
+    rows, count = CachedRows(source, vertices), len(vertices)
+    is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
+    if is_short or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
+        return rows
+    order = np.empty(count, np.uint8)
+    order[np.argsort(-scores[vertices].astype(np.float64), kind="stable")] = np.arange(count) * _CLASSES // count
+    return ChosenRows(rows, order)
