@@ -297,6 +297,7 @@ void bind_content_sum(nb::module_& m);
 void bind_parts_pagraph(nb::module_& m);
 void bind_parts_ldg(nb::module_& m);
 void bind_aggregate(nb::module_& m);
+void bind_attention(nb::module_& m);
 void bind_dropout(nb::module_& m);
 void bind_sparse_products(nb::module_& m);
 void bind_keep_freed(nb::module_& m);

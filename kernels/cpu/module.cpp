@@ -122,6 +122,7 @@ NB_MODULE(_core, m) {
     spsample::bind_parts_pagraph(m);
     spsample::bind_parts_ldg(m);
     spsample::bind_aggregate(m);
+    spsample::bind_attention(m);
     spsample::bind_dropout(m);
     spsample::bind_sparse_products(m);
     spsample::bind_keep_freed(m);

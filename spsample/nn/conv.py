@@ -16,6 +16,8 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 
 from spsample.errors import InputError
+from spsample.nn.attention import attention_weights, sum_by_head
+from spsample.nn.functional import dropout
 from spsample.nn.private import is_untransformed
 from spsample.nn.products import linear
 from spsample.nn.trimming import Calls, Trimmed, trimmed
@@ -169,7 +171,11 @@ class GraphConv(_OfSums, pyg.GraphConv):  # type: ignore[misc]
             return self._by_pyg(part, x, edge_weight)
         source, target = _in_full(part.pair(x))
         values = self._sum_values(part, source, edge_weight)
-        out = _linear(self.lin_rel, part.block(values).aggregate(source))
+        if values.requires_grad:
+            sums = sum_by_head(part.entries(has_own_loops=False), values[: part.num_edges, None], source)
+        else:
+            sums = part.block(values).aggregate(source)
+        out = _linear(self.lin_rel, sums)
         return out if target is None else out + _linear(self.lin_root, target)
 
 
@@ -247,8 +253,31 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
         return values, None if loops is None else scale * loops * scale
 
 
-class GATConv(_OnSampledBatches, pyg.GATConv):  # type: ignore[misc]
-    """`torch_geometric.nn.GATConv`, on sampled batches of the rows and edges that are needed.
+class _OfAttention(_OnSampledBatches):
+    """Layers of sums that are weighted by an attention; features of edges are PyG's to attend to."""
+
+    def _is_attention(self, target: Tensor | None, *others: Any) -> bool:
+        is_two = target is not None and target.ndim == 2 and target.is_floating_point()
+        return is_two and self.aggr in ("add", "sum") and all(other is None for other in others)
+
+    def _attended(self, part: Trimmed, h: Tensor, target: Tensor, scored: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """The result, of what the attention reads: rows of the sources, of the targets, and a vector."""
+        entries = part.entries(has_own_loops=self.add_self_loops)
+        h, of_source, of_target, vector = _in_full((h, *scored))
+        weights = attention_weights(entries, of_source, of_target, vector, self.negative_slope)
+        out = sum_by_head(entries, dropout(weights, self.dropout, self.training), h)
+        if not self.concat:
+            out = out.view(-1, self.heads, self.out_channels).mean(1)
+        if self.res is not None:
+            out = out + _linear(self.res, target)
+        return out if self.bias is None else out + self.bias
+
+
+class GATConv(_OfAttention, pyg.GATConv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATConv`, fast on sampled batches.
+
+    Dropout of the attention is `spsample.nn.functional.dropout`. Features of edges, and attention weights as a result,
+    are PyG's.
 
     References
     ----------
@@ -258,9 +287,28 @@ class GATConv(_OnSampledBatches, pyg.GATConv):  # type: ignore[misc]
     propagate_type: ClassVar = {"x": OptPairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar = {"alpha": OptPairTensor, "edge_attr": OptTensor}
 
+    def _on(self, part: Trimmed, x: Any, *others: Any, **options: Any) -> Any:
+        source, target = _in_full(part.pair(x))
+        of_source, of_target = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin, self.lin)
+        if not (
+            self._is_attention(target, *others, *options.values()) and _is_usual(of_source) and _is_usual(of_target)
+        ):
+            return self._by_pyg(part, x, *others, **options)
+        scored = (
+            linear(source, self._folded(of_source, self.att_src)),
+            linear(target, self._folded(of_target, self.att_dst)),
+        )
+        return self._attended(
+            part, linear(source, of_source.weight), target, (*scored, scored[0].new_ones(self.heads, 1))
+        )
 
-class GATv2Conv(_OnSampledBatches, pyg.GATv2Conv):  # type: ignore[misc]
-    """`torch_geometric.nn.GATv2Conv`, on sampled batches of the rows and edges that are needed.
+    def _folded(self, layer: Linear, attention: Tensor) -> Tensor:
+        """The layer's weight times the attention's vector: of each head one row."""
+        return torch.einsum("hci,hc->hi", layer.weight.view(self.heads, self.out_channels, -1), attention[0])
+
+
+class GATv2Conv(_OfAttention, pyg.GATv2Conv):  # type: ignore[misc]
+    """`torch_geometric.nn.GATv2Conv`, fast on sampled batches, as `GATConv` is.
 
     References
     ----------
@@ -269,6 +317,14 @@ class GATv2Conv(_OnSampledBatches, pyg.GATv2Conv):  # type: ignore[misc]
 
     propagate_type: ClassVar = {"x": PairTensor, "alpha": Tensor}
     edge_updater_type: ClassVar = {"x": PairTensor, "edge_attr": OptTensor}
+
+    def _on(self, part: Trimmed, x: Any, *others: Any, **options: Any) -> Any:
+        source, target = _in_full(part.pair(x))
+        if not self._is_attention(target, *others, *options.values()):
+            return self._by_pyg(part, x, *others, **options)
+        h = _linear(self.lin_l, source)
+        of_target = h[: part.num_dst] if self.share_weights and source is x else _linear(self.lin_r, target)
+        return self._attended(part, h, target, (h, of_target, self.att[0]))
 
 
 def _source(x: Any) -> Tensor:

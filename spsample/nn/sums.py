@@ -20,7 +20,7 @@ from spsample.nn.transforms import one_by_one, signed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sums", "is_differentiated", "summed", "weighted_sums", "with_targets"]
+__all__ = ["Sums", "has_tangent", "is_differentiated", "summed", "weighted_sums", "with_targets"]
 
 
 def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:
@@ -66,8 +66,12 @@ def _is_for_core(indices: Tensor, values: Tensor, h: Tensor) -> bool:
 
 def is_differentiated(values: Tensor) -> bool:
     """Whether a derivative by the values is wanted, of either mode."""
-    tangent = forward_ad.unpack_dual(values).tangent  # type: ignore[no-untyped-call]
-    return values.requires_grad or tangent is not None
+    return values.requires_grad or has_tangent(values)
+
+
+def has_tangent(tensor: Tensor) -> bool:
+    """Whether a derivative of forward mode is wanted."""
+    return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def _numbers(values: Tensor, dtype: torch.dtype) -> NDArray[Any]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from spsample.errors import InputError
+from spsample.nn.attention import Entries
 from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
@@ -128,6 +129,20 @@ class Trimmed(NamedTuple):
         with torch.inference_mode(False), outside_of_transforms():  # it may be saved for a gradient later
             return self.hops.once(key, make) if is_untransformed(torch.empty(0, device="cpu")) else make()
 
+    def entries(self, has_own_loops: bool) -> Entries:
+        """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has."""
+        key = "entries", has_own_loops, self.num_dst, self.num_src
+        entries: Entries = self.once(key, lambda: self._entries(has_own_loops))
+        return entries
+
+    def _entries(self, has_own_loops: bool) -> Entries:
+        pointers, sources = self.pointers(), self.edge_index[0]
+        if has_own_loops:
+            make = lambda: _with_own_loops(self.edge_index, self.hops.nodes[-1])  # noqa: E731
+            pointers, sources = self.once("loops", make)
+        pointers = pointers[: self.num_dst + 1]
+        return Entries(pointers, sources[: int(pointers[-1])], self.num_src)
+
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""
         return self.pointers().diff()
@@ -148,6 +163,17 @@ def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
     pointers = torch.zeros(num_nodes + 1, dtype=torch.int64, device=targets.device)
     torch.cumsum(torch.bincount(targets, minlength=num_nodes), 0, out=pointers[1:])
     return pointers
+
+
+def _with_own_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Pointers and sources of the edges between two vertices, and, as the last of each vertex, its own loop."""
+    sources, targets = edge_index[:, edge_index[0] != edge_index[1]]
+    own = torch.arange(num_nodes + 1, device=sources.device)
+    pointers = _pointers(targets, num_nodes) + own
+    both = own.new_empty(len(sources) + num_nodes)
+    both[pointers[1:] - 1] = own[:-1]
+    both[torch.arange(len(sources), device=sources.device) + targets] = sources
+    return pointers, both
 
 
 def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:
