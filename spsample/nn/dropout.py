@@ -156,8 +156,14 @@ def _least(p: float) -> int:
 
 
 def _is_for_core(h: Tensor, p: float) -> bool:
-    """Whether the compiled core drops numbers of h."""
-    return h.is_cpu and h.dtype == torch.float32 and 0 <= p < 1 and compiled_core() is not None
+    """Whether the compiled core drops numbers of h; in a graph of ``torch.compile`` torch does."""
+    return (
+        not torch.compiler.is_compiling()
+        and h.is_cpu
+        and h.dtype == torch.float32
+        and 0 <= p < 1
+        and compiled_core() is not None
+    )
 
 
 def _drawn_key() -> Tensor:

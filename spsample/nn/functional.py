@@ -15,7 +15,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
     The law is the same: each number is dropped with probability `p`, and the others are multiplied by 1 / (1 - p). The
     mask is other numbers of it: one number of torch's generator is its key. No mask is kept for the way back. Numbers
-    of other types than float32, on a device, and in place are torch's to drop.
+    of other types than float32, on a device, in place and in a compiled graph are torch's to drop.
 
     Examples
     --------

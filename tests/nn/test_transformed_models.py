@@ -71,6 +71,20 @@ def test_compiled_by_the_default_backend():
     assert are_fast(mine)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_dropout_is_compiled_with_what_is_around_it():
+    model = nn.Sequential(nn.Linear(4, 50), ours.Dropout(0.4))
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    x = torch.randn(60, 4)
+    out = compiled(x)
+    out.sum().backward()
+    kept = out != 0
+    torch.testing.assert_close(out, torch.where(kept, model[0](x) / 0.6, 0))
+    torch.testing.assert_close(model[0].bias.grad, kept.sum(0) / 0.6)
+    assert 0.5 < kept.float().mean() < 0.7
+    assert not torch.equal(compiled(x) != 0, kept)
+
+
 def test_nothing_is_compiled_where_layers_are_imported():
     """PyG imports torch._dynamo; what has no need of PyG does without."""
     code = "import sys, spsample.nn, spsample.nn.functional; assert 'torch._dynamo' not in sys.modules"

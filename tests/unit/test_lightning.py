@@ -42,6 +42,7 @@ GIVEN = {
     "prefetch": 0,
     "backend": "reference",
     "graph": Graph.from_pyg(DATA, "w"),
+    "trim": False,
     "batch_size": 5,
     "drop_last": True,
     "input_id": torch.arange(30) + 100,

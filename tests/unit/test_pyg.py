@@ -340,7 +340,7 @@ def test_odd_data_as_pygs_own_loader_has_them(name):
     ours = next(iter(loader_of(data, [-1], input_nodes=[4, 1])))
     theirs = next(iter(torch_geometric.loader.NeighborLoader(data, [-1], input_nodes=[4, 1], batch_size=8)))
     assert shapes(ours) == shapes(theirs)
-    assert type(ours) is type(theirs)
+    assert isinstance(ours, type(theirs))
     assert sorted(ours.n_id.tolist()) == sorted(theirs.n_id.tolist())
 
 
