@@ -180,7 +180,7 @@ class _AttentionWeights:
         return out
 
     def gradients(self, gradient: Tensor, result: Tensor, source: Tensor, target: Tensor, attention: Tensor) -> Any:
-        """Of attention the gradient is a sum over all entries of slopes times rows: by targets, and by sources."""
+        """The gradient of attention is a sum over all entries of slopes times rows: by targets, and by sources."""
         by_row = self.entries.numbered
         of_scores = _like(result)
         compiled_core().softmax_back(_tuple(by_row, source, self.heads), *map(_flat, (result, gradient, of_scores)))

@@ -216,41 +216,35 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     def _on(self, part: Trimmed, x: Any, edge_weight: Any = None) -> Any:
         (x,) = _in_full((x,))
-        values, loops = self._norm(part, edge_weight, x.dtype)
-        block = part.block(values)
-
-        def propagated(h: Tensor) -> Tensor:
-            (h,) = _in_full((h,))
-            out = block.aggregate(h)
-            return out if loops is None else out + loops[: part.num_dst, None] * h[: part.num_dst]
-
-        comes_first = block.sums_first(x.shape[1], self.out_channels)
-        out = _linear(self.lin, propagated(x)) if comes_first else propagated(_linear(self.lin, x))
+        key = "gcn", self.normalize, self.improved, self.add_self_loops, x.dtype
+        values = _once(part, key, edge_weight, lambda: self._values(part, edge_weight, x.dtype))
+        block = part.block(values, has_own_loops=self.add_self_loops)
+        if block.sums_first(x.shape[1], self.out_channels):
+            out = _linear(self.lin, block.aggregate(x))
+        else:
+            out = block.aggregate(*_in_full((_linear(self.lin, x),)))
         return out if self.bias is None else out + self.bias
 
-    def _norm(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """A value per edge, and per vertex that of its own loop."""
-        key = "gcn", self.normalize, self.improved, self.add_self_loops, dtype
-        norm: tuple[Tensor, Tensor | None] = _once(part, key, weight, lambda: self._normed(part, weight, dtype))
-        return norm
-
-    def _normed(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    def _values(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """A value per edge of the batch, with loops where these are added."""
         source, target = part.edge_index
         values = part.weights(weight, dtype)
         if not self.normalize:
-            return values, None
-        loops = None
+            return values
         degrees = values.new_zeros(part.hops.nodes[-1])
-        if self.add_self_loops:
-            is_loop = source == target
-            own = torch.full_like(degrees, 2.0 if self.improved else 1.0)
-            loops = own.index_put((target[is_loop],), values[is_loop])
-            values = values.masked_fill(is_loop, 0.0)
-            degrees = degrees + loops
-        scale = degrees.index_add(0, target, values).pow(-0.5)
-        scale = scale.masked_fill(scale == float("inf"), 0.0)
-        values = scale[source] * values * scale[target]
-        return values, None if loops is None else scale * loops * scale
+        if not self.add_self_loops:
+            scale = _inverse_root(degrees.index_add(0, target, values))
+            return scale[source] * values * scale[target]
+        is_loop = source == target
+        own = torch.full_like(degrees, 2.0 if self.improved else 1.0).index_put((target[is_loop],), values[is_loop])
+        scale = _inverse_root(own.index_add(0, target, values.masked_fill(is_loop, 0.0)))
+        return part.with_loops(scale[source] * values * scale[target], scale * own * scale)
+
+
+def _inverse_root(degrees: Tensor) -> Tensor:
+    """D^(-1/2), and 0 where D is."""
+    root = degrees.pow(-0.5)
+    return root.masked_fill(root == float("inf"), 0.0)
 
 
 class _OfAttention(_OnSampledBatches):

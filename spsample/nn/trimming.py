@@ -109,20 +109,40 @@ class Trimmed(NamedTuple):
             raise InputError(argument="edge_weight", given=f"{weight.numel()} numbers", expected=expected)
         return weight.view(-1).to(dtype)
 
-    def block(self, values: Tensor) -> Block:
-        """The edges as an operator, of a value per edge of the batch."""
+    def block(self, values: Tensor, has_own_loops: bool = False) -> Block:
+        """The entries of `matrix` as an operator, of a value per entry of the whole batch."""
         with outside_of_transforms() if is_untransformed(values) else nullcontext():
-            return Block(
-                self.pointers()[: self.num_dst + 1],
-                self.edge_index[0, : self.num_edges],
-                values[: self.num_edges],
-                self.num_src,
-            )
+            pointers, sources = self.matrix(has_own_loops)
+            return Block(pointers, sources, values[: len(sources)], self.num_src)
+
+    def matrix(self, has_own_loops: bool) -> tuple[Tensor, Tensor]:
+        """Pointers and columns of the targets' rows: the edges, or those `with_loops`."""
+        pointers, sources = self.pointers(), self.edge_index[0]
+        if has_own_loops:
+            pointers, sources = self.once("loops", self._with_own_loops)
+        pointers = pointers[: self.num_dst + 1]
+        return pointers, sources[: self.num_edges if not has_own_loops else int(pointers[-1])]
 
     def pointers(self) -> Tensor:
         """Where the edges of each vertex of the batch begin, and where the last one's end."""
         pointers: Tensor = self.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
         return pointers
+
+    def _with_own_loops(self) -> tuple[Tensor, Tensor]:
+        own = torch.arange(self.hops.nodes[-1], device=self.edge_index.device)
+        sources, targets = self.edge_index
+        pointers = _pointers(torch.cat([targets[sources != targets], own]), len(own))
+        return pointers, self.with_loops(sources, own)
+
+    def with_loops(self, of_edges: Tensor, of_loops: Tensor) -> Tensor:
+        """What there is for each edge between two vertices, and, as the last of each vertex, for its own loop."""
+        is_between = self.edge_index[0] != self.edge_index[1]
+        targets = self.edge_index[1, is_between]
+        before = torch.arange(len(targets), device=targets.device)
+        ends = torch.bincount(targets, minlength=len(of_loops)).cumsum(0)
+        both = of_edges.new_empty(len(targets) + len(of_loops))
+        both = both.index_put((ends + torch.arange(len(ends), device=ends.device),), of_loops)
+        return both.index_put((before + targets,), of_edges[is_between])
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What `make`, which takes untransformed tensors, returned when it was first called for `key` of this batch."""
@@ -132,16 +152,8 @@ class Trimmed(NamedTuple):
     def entries(self, has_own_loops: bool) -> Entries:
         """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has."""
         key = "entries", has_own_loops, self.num_dst, self.num_src
-        entries: Entries = self.once(key, lambda: self._entries(has_own_loops))
+        entries: Entries = self.once(key, lambda: Entries(*self.matrix(has_own_loops), self.num_src))
         return entries
-
-    def _entries(self, has_own_loops: bool) -> Entries:
-        pointers, sources = self.pointers(), self.edge_index[0]
-        if has_own_loops:
-            make = lambda: _with_own_loops(self.edge_index, self.hops.nodes[-1])  # noqa: E731
-            pointers, sources = self.once("loops", make)
-        pointers = pointers[: self.num_dst + 1]
-        return Entries(pointers, sources[: int(pointers[-1])], self.num_src)
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""
@@ -163,17 +175,6 @@ def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
     pointers = torch.zeros(num_nodes + 1, dtype=torch.int64, device=targets.device)
     torch.cumsum(torch.bincount(targets, minlength=num_nodes), 0, out=pointers[1:])
     return pointers
-
-
-def _with_own_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Pointers and sources of the edges between two vertices, and, as the last of each vertex, its own loop."""
-    sources, targets = edge_index[:, edge_index[0] != edge_index[1]]
-    own = torch.arange(num_nodes + 1, device=sources.device)
-    pointers = _pointers(targets, num_nodes) + own
-    both = own.new_empty(len(sources) + num_nodes)
-    both[pointers[1:] - 1] = own[:-1]
-    both[torch.arange(len(sources), device=sources.device) + targets] = sources
-    return pointers, both
 
 
 def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:

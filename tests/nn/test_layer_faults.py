@@ -44,13 +44,14 @@ def test_rows_of_the_wrong_hop(monkeypatch, case, further):
 
 @pytest.mark.parametrize("case", [SAGE, GCN, GAT], ids=str)
 def test_edges_of_the_wrong_hop(monkeypatch, case):
-    right = trimming.trimmed
+    right = trimming.Trimmed.matrix
 
-    def wrong(layer, x, edge_index):
-        part = right(layer, x, edge_index)
-        return part and part._replace(num_edges=edge_index.hops.edges[-1] // 2)
+    def wrong(self, has_own_loops):
+        pointers, sources = right(self, has_own_loops)
+        half = len(sources) // 2
+        return pointers.clamp(max=half), sources[:half]
 
-    monkeypatch.setattr(conv, "trimmed", wrong)
+    monkeypatch.setattr(trimming.Trimmed, "matrix", wrong)
     assert is_found(case)
 
 
@@ -74,8 +75,12 @@ def test_the_row_of_a_vertex_itself_is_missing(monkeypatch, case):
 
 
 def test_loops_are_missing(monkeypatch):
-    right = conv.GCNConv._norm
-    monkeypatch.setattr(conv.GCNConv, "_norm", lambda self, *given: (right(self, *given)[0], None))
+    right = trimming.Trimmed.with_loops
+
+    def wrong(self, of_edges, of_loops):
+        return right(self, of_edges, of_loops * 0 if of_loops.is_floating_point() else of_loops)
+
+    monkeypatch.setattr(trimming.Trimmed, "with_loops", wrong)
     assert is_found(GCN)
 
 

@@ -89,7 +89,7 @@ class LookaheadRows:
 
     @classmethod
     def in_place_of(cls, rows: CachedRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
-        """Of rows that stayed, those that are first by their classes, in the same memory, and what decides behind them.
+        """Make it of rows that stayed: those that are first by their classes, in the same memory, and what decides behind.
 
         No row may be read meanwhile.
         """
@@ -309,7 +309,7 @@ class LookaheadRows:
 
 
 def rows_ahead(num_vertices: int, count: int, row_bytes: int) -> int:
-    """How many rows are kept by next use, with all that decides, in the memory of so many rows; 0 where none fits.
+    """How many rows are kept by next use, with all that decides, in the memory of `count` rows; 0 where none fits.
 
     Examples
     --------
