@@ -89,7 +89,7 @@ class LookaheadRows:
 
     @classmethod
     def in_place_of(cls, rows: CachedRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
-        """Make it of rows that stayed: those that are first by their classes, in the same memory, and what decides behind.
+        """Make it of rows that stayed: those first by their classes, in the same memory, then what decides.
 
         No row may be read meanwhile.
         """
