@@ -6,6 +6,7 @@ import copy
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from torch import nn
 import spsample.nn as ours
 from spsample.pyg import trim
 from spsample.sampling.hops import Hops
+
+TIMEOUT = 120
 
 LAYERS = [Case("SAGEConv"), Case("GCNConv", {}, "weight"), Case("GATConv"), Case("GraphConv", {}, "weight")]
 
@@ -171,7 +174,14 @@ def test_a_backward_pass_twice():
 @pytest.mark.slow
 @pytest.mark.needs("gloo")
 def test_two_ranks_of_ddp(tmp_path):
-    torch.multiprocessing.spawn(_train_a_rank, (2, str(tmp_path / "start")), nprocs=2)
+    ranks = torch.multiprocessing.spawn(_train_a_rank, (2, str(tmp_path / "start")), nprocs=2, join=False)
+    end = time.monotonic() + TIMEOUT
+    try:
+        while not ranks.join(1):
+            assert time.monotonic() < end, "the ranks do not end"
+    finally:
+        for process in ranks.processes:
+            process.kill()
 
 
 def _train_a_rank(rank, ranks, start):
@@ -196,6 +206,7 @@ def _train_a_rank(rank, ranks, start):
             for one, other in zip(theirs.parameters(), mine.parameters(), strict=True):
                 torch.testing.assert_close(other.grad, one.grad)
         assert are_fast(mine)
+        dist.barrier()  # no rank ends while another one still talks to it
     finally:
         dist.destroy_process_group()
 
