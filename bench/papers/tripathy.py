@@ -19,6 +19,10 @@ _BYTES = (
     "bytes rise "
     "with c: each rank adds c k b d / p of P to what it fetches."
 )
+_HERE = (
+    "Between ranks of one machine time follows bytes, so that of stages rises with c: each rank adds c k b d / p of P "
+    "to what it fetches. Over a network, as in the paper and in the next figure, it falls with c first."
+)
 _SAMPLERS = {"sage": ("15,10,5", 1024), "ladies": ("512", 512)}
 
 
@@ -88,7 +92,7 @@ PAPER = Paper(
         ),
         _sampling(
             "Figure 7: sampling alone, by algorithm",
-            "Time and bytes of the published algorithm (stages) beside owners that draw (column). " + _BYTES,
+            "Time and bytes of the published algorithm (stages) beside owners that draw (column). " + _HERE,
             placement=("partitioned",),
             replication=(1, 2, 4),
         ),
