@@ -138,6 +138,7 @@ class _ByCore(torch.autograd.Function):
         result, *tensors = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return None, *ctx.operation.gradients(gradients[0], result, *tensors)
+        tensors = [one.view_as(one) for one in tensors]  # where one was made of another, its path counts once
         wanted = [one for one in tensors if one.requires_grad]
         found = iter(torch.autograd.grad(ctx.operation.plain(*tensors), wanted, gradients[0], create_graph=True))
         return None, *(next(found) if one.requires_grad else None for one in tensors)

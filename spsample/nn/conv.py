@@ -6,7 +6,6 @@ does not do here, PyG's own does, on the rows that are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 from spsample.errors import InputError
 from spsample.nn.attention import attention_weights, sum_by_head
 from spsample.nn.functional import dropout
-from spsample.nn.private import is_untransformed
 from spsample.nn.products import linear
 from spsample.nn.trimming import Calls, Trimmed, trimmed
 
@@ -62,14 +60,14 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
 
         ``torch.compile`` leaves it as it is: batches differ in their counts, of which a graph would be made for each.
         """
-        part = trimmed(self, x, edge_index) if self._can_trim() else None
+        part = trimmed(self, x, edge_index) if self._can_trim(x) else None
         self.trimmed_calls.count(part is not None)
         if part is None:
             return super().forward(x, edge_index, *arguments, **options)
-        is_plain = _is_plain(type(self)) and not self._has_hooks()
+        is_plain = _is_plain(type(self)) and not self._has_hooks() and _is_summed_in_full(x)
         return (self._on if is_plain else self._by_pyg)(part, x, *arguments, **options)
 
-    def _can_trim(self) -> bool:
+    def _can_trim(self, x: Any) -> bool:
         return self.trim
 
     def _has_hooks(self) -> bool:
@@ -101,7 +99,7 @@ class _OfSums(_OnSampledBatches):
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
         key = "values", self.aggr == "mean", x.dtype
-        values: Tensor = _once(part, key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
+        values: Tensor = part.of_weights(key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
         return values
 
     def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
@@ -171,11 +169,7 @@ class GraphConv(_OfSums, pyg.GraphConv):  # type: ignore[misc]
             return self._by_pyg(part, x, edge_weight)
         source, target = _in_full(part.pair(x))
         values = self._sum_values(part, source, edge_weight)
-        if values.requires_grad:
-            sums = sum_by_head(part.entries(has_own_loops=False), values[: part.num_edges, None], source)
-        else:
-            sums = part.block(values).aggregate(source)
-        out = _linear(self.lin_rel, sums)
+        out = _linear(self.lin_rel, part.sums(values, source))
         return out if target is None else out + _linear(self.lin_root, target)
 
 
@@ -210,19 +204,20 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     propagate_type: ClassVar = {"x": Tensor, "edge_weight": OptTensor}
 
-    def _can_trim(self) -> bool:
+    def _can_trim(self, x: Any) -> bool:
         is_usual = not self.cached and self.aggr in ("add", "sum") and _is_plain(type(self)) and not self._has_hooks()
-        return is_usual and super()._can_trim()
+        return is_usual and _is_summed_in_full(x) and super()._can_trim(x)
 
     def _on(self, part: Trimmed, x: Any, edge_weight: Any = None) -> Any:
         (x,) = _in_full((x,))
         key = "gcn", self.normalize, self.improved, self.add_self_loops, x.dtype
-        values = _once(part, key, edge_weight, lambda: self._values(part, edge_weight, x.dtype))
-        block = part.block(values, has_own_loops=self.add_self_loops)
+        values = part.of_weights(key, edge_weight, lambda: self._values(part, edge_weight, x.dtype))
+        block = part.block(values, self.add_self_loops)
         if block.sums_first(x.shape[1], self.out_channels):
-            out = _linear(self.lin, block.aggregate(x))
+            out = _linear(self.lin, part.sums(values, x, self.add_self_loops))
         else:
-            out = block.aggregate(*_in_full((_linear(self.lin, x),)))
+            (h,) = _in_full((_linear(self.lin, x),))
+            out = part.sums(values, h, self.add_self_loops)
         return out if self.bias is None else out + self.bias
 
     def _values(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -333,17 +328,10 @@ def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     )
 
 
-def _once(part: Trimmed, key: tuple[Any, ...], weight: Tensor | None, make: Callable[[], Any]) -> Any:
-    """What is made of edge weights, once for each state of them; each time where a derivative by them may be wanted."""
-    if weight is not None and (weight.requires_grad or weight.is_inference() or not is_untransformed(weight)):
-        return make()
-    made, _ = part.once((*key, *_identity(weight)), lambda: (make(), weight))
-    return made
-
-
-def _identity(weight: Tensor | None) -> tuple[Any, ...]:
-    """What tells one state of a tensor from all others while it exists."""
-    return () if weight is None else (id(weight), weight._version)
+def _is_summed_in_full(x: Any) -> bool:
+    """Whether sums are in float32 or more: a model that is of half precision itself has them in PyG's way."""
+    is_half = _source(x).dtype in (torch.bfloat16, torch.float16)
+    return not is_half or torch.is_autocast_enabled(_source(x).device.type)
 
 
 def _is_usual(layer: Any) -> bool:

@@ -14,6 +14,7 @@ from torch.nn import functional
 from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
+from spsample.nn.private import is_traced
 from spsample.nn.tensors import new_numbers
 from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
@@ -156,14 +157,8 @@ def _least(p: float) -> int:
 
 
 def _is_for_core(h: Tensor, p: float) -> bool:
-    """Whether the compiled core drops numbers of h; in a graph of ``torch.compile`` torch does."""
-    return (
-        not torch.compiler.is_compiling()
-        and h.is_cpu
-        and h.dtype == torch.float32
-        and 0 <= p < 1
-        and compiled_core() is not None
-    )
+    """Whether the compiled core drops numbers of h; where calls become a graph torch does."""
+    return not is_traced() and h.is_cpu and h.dtype == torch.float32 and 0 <= p < 1 and compiled_core() is not None
 
 
 def _drawn_key() -> Tensor:

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["has_onednn_linear", "is_seen_by_a_mode", "is_untransformed", "onednn_linear", "outside_of_transforms"]
+__all__ = [
+    "has_onednn_linear",
+    "is_seen_by_a_mode",
+    "is_traced",
+    "is_untransformed",
+    "onednn_linear",
+    "outside_of_transforms",
+]
 
 
 def is_seen_by_a_mode() -> bool:
@@ -22,6 +29,18 @@ def is_seen_by_a_mode() -> bool:
     """
     count: Any = getattr(torch._C, "_len_torch_dispatch_stack", None)
     return count is None or count() > 0
+
+
+def is_traced() -> bool:
+    """Whether calls become a graph, which is to hold for other numbers of rows and other values.
+
+    Examples
+    --------
+    >>> is_traced()
+    False
+    """
+    is_in_jit: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return is_in_jit or torch.compiler.is_compiling() or is_seen_by_a_mode()
 
 
 def is_untransformed(tensor: Tensor) -> bool:

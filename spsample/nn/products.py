@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.nn.private import has_onednn_linear, is_seen_by_a_mode, is_untransformed, onednn_linear
+from spsample.nn.private import has_onednn_linear, is_traced, is_untransformed, onednn_linear
 from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
 from spsample.nn.tensors import with_rounded_rows
 from spsample.nn.transforms import one_by_one, signed
@@ -47,7 +47,7 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
     """
     return (
-        not _is_traced()
+        not is_traced()
         and x.ndim == weight.ndim == 2
         and x.shape[0] * weight.numel() >= _LARGE
         and _is_plain(x, (len(x), weight.shape[1]))
@@ -61,12 +61,6 @@ def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether this is a dense tensor of float32 and of a shape, on the processor."""
     is_float32 = tensor.dtype == torch.float32 and tensor.layout == torch.strided
     return tensor.is_cpu and is_float32 and tensor.shape == shape
-
-
-def _is_traced() -> bool:
-    """Whether calls become a graph, which is to hold for other numbers of rows and other values."""
-    is_in_jit: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return is_in_jit or torch.compiler.is_compiling() or is_seen_by_a_mode()
 
 
 def _onednn_is_there() -> bool:
@@ -131,7 +125,7 @@ class _Linear(torch.autograd.Function):
 
 def _leaves_out_zeros(gradient: Tensor) -> bool:
     """Whether most of this is 0, and nobody differentiates what comes of it or maps over it."""
-    if torch.is_grad_enabled() or _is_traced() or not is_untransformed(gradient):
+    if torch.is_grad_enabled() or is_traced() or not is_untransformed(gradient):
         return False
     return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from spsample.errors import InputError
-from spsample.nn.attention import Entries
+from spsample.nn.attention import Entries, sum_by_head
 from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
+from spsample.nn.sums import is_differentiated
 from spsample.sampling.hops import Hops
 
 __all__ = ["Calls", "Trimmed", "calls", "names_of", "rows", "trimmed"]
@@ -149,11 +150,27 @@ class Trimmed(NamedTuple):
         with torch.inference_mode(False), outside_of_transforms():  # it may be saved for a gradient later
             return self.hops.once(key, make) if is_untransformed(torch.empty(0, device="cpu")) else make()
 
+    def of_weights(self, key: Hashable, weight: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
+        """What is made of edge weights; without weights once in a batch.
+
+        With weights each time: they may ask for a gradient, and torch does not count every way to change them.
+        """
+        values: Tensor = self.once(key, make) if weight is None else make()
+        return values
+
     def entries(self, has_own_loops: bool) -> Entries:
-        """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has."""
-        key = "entries", has_own_loops, self.num_dst, self.num_src
-        entries: Entries = self.once(key, lambda: Entries(*self.matrix(has_own_loops), self.num_src))
-        return entries
+        """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has.
+
+        It is not kept with the batch: it refers to the edges, and they to what is kept.
+        """
+        return Entries(*self.matrix(has_own_loops), self.num_src)
+
+    def sums(self, values: Tensor, h: Tensor, has_own_loops: bool = False) -> Tensor:
+        """The sums of the targets' rows, of a value per entry; also where the values ask for a gradient."""
+        if not is_differentiated(values):
+            return self.block(values, has_own_loops).aggregate(h)
+        entries = self.entries(has_own_loops)
+        return sum_by_head(entries, values[: len(entries.indices), None], h)
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""

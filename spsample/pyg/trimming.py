@@ -97,8 +97,13 @@ def untrim(model: nn.Module) -> nn.Module:
 
 def _takes_pairs(layer: MessagePassing) -> bool:
     """Whether the layer's ``forward`` says that x may be a pair."""
-    parameter = inspect.signature(type(layer).forward).parameters.get("x")
-    if parameter is None or layer.flow != "source_to_target" or layer.node_dim not in (-2, 0):
+    parameters = inspect.signature(type(layer).forward).parameters
+    if (
+        "x" not in parameters
+        or "pos" in parameters
+        or layer.flow != "source_to_target"
+        or layer.node_dim not in (-2, 0)
+    ):
         return False
     try:
         hint: Any = typing.get_type_hints(type(layer).forward).get("x")
