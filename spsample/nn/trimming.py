@@ -155,8 +155,11 @@ class Trimmed(NamedTuple):
 
         With weights each time: they may ask for a gradient, and torch does not count every way to change them.
         """
-        values: Tensor = self.once(key, make) if weight is None else make()
-        return values
+        if weight is None:
+            values: Tensor = self.once(key, make)
+            return values
+        with nullcontext() if weight.requires_grad or not is_untransformed(weight) else outside_of_transforms():
+            return make()
 
     def entries(self, has_own_loops: bool) -> Entries:
         """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has.
