@@ -171,17 +171,17 @@ def test_a_loader_ranks_features_by_its_own_batches(emulated, sampler, name):
 class Alternating:
     """Threads and turns in the place of `Turns`, each for one bulk."""
 
-    in_turn = False
+    in_turn = is_settled = False
 
-    def begin(self, *, is_new):
-        pass
-
-    def asks(self):
+    def begin(self):
         pass
 
     def delivered(self, *, ends_bulk):
-        self.in_turn ^= ends_bulk
-        return ends_bulk
+        self.ends_bulk = ends_bulk
+
+    def asks(self):
+        self.in_turn ^= self.ends_bulk
+        return self.ends_bulk
 
 
 @pytest.mark.parametrize("fetch", ["batch", "bulk"])
