@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from ..case import Case, Plot, Side, Work
@@ -24,12 +25,12 @@ def one_import_and_trim(inputs: Inputs) -> Work:
     import torch
     import torch_geometric.nn
 
-    import spsample.pyg
+    from spsample.pyg import trim
 
     if inputs["model"] == "gcn":
         raise AbsentError("GCNConv takes no pairs")
     convs = layers_of(torch_geometric.nn, inputs)
-    net = spsample.pyg.trim(net_of(convs, inputs, torch.nn.functional.dropout))
+    net = trim(net_of(convs, inputs, torch.nn.functional.dropout))
     return counting_slow_calls(run(_loader(inputs), net), net)
 
 
@@ -42,9 +43,9 @@ def two_imports(inputs: Inputs) -> Work:
 
 def two_imports_and_dropout(inputs: Inputs) -> Work:
     """And so is dropout."""
-    import spsample.nn
+    from spsample.nn import functional
 
-    return _with_layers(inputs, spsample.nn.functional.dropout)
+    return _with_layers(inputs, functional.dropout)
 
 
 def trainer(inputs: Inputs) -> Work:
@@ -55,9 +56,10 @@ def trainer(inputs: Inputs) -> Work:
 
 
 def _with_layers(inputs: Inputs, dropout: Any) -> Work:
-    import spsample.nn
+    from spsample.nn import GATConv, GCNConv, SAGEConv
 
-    net = net_of(layers_of(spsample.nn, inputs), inputs, dropout)
+    layers = SimpleNamespace(GATConv=GATConv, GCNConv=GCNConv, SAGEConv=SAGEConv)
+    net = net_of(layers_of(layers, inputs), inputs, dropout)
     return counting_slow_calls(run(_loader(inputs), net), net)
 
 

@@ -19,10 +19,16 @@ from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def test_the_scripts_differ_in_one_import():
+def test_the_scripts_differ_in_two_imports():
     before, after = ((EXAMPLES / f"train_{name}.py").read_text("utf-8").splitlines() for name in ("pyg", "spsample"))
     diff = [line for line in difflib.ndiff(before, after) if not line.startswith(("  ", "?"))]
-    assert diff == ["- from torch_geometric.loader import NeighborLoader", "+ from spsample.pyg import NeighborLoader"]
+    assert diff == [
+        "- from torch_geometric.loader import NeighborLoader",
+        "+ from spsample.nn import SAGEConv",
+        "+ from spsample.pyg import NeighborLoader",
+        "- model = SAGE(data.num_features, int(data.y.max()) + 1)",
+        "+ model = SAGE(data.num_features, int(data.y.max()) + 1, conv=SAGEConv)",
+    ]
 
 
 @pytest.mark.parametrize(
