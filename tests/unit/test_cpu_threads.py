@@ -42,11 +42,11 @@ print(*{line.split("/")[-1].strip() for line in open("/proc/self/maps") if "omp"
 """
 
 
-def run(code: str, **variables: str) -> str:
+def run(code: str, before: str = "", **variables: str) -> str:
     unset = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_THREAD_LIMIT")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     done = subprocess.run(
-        [sys.executable, "-c", SAMPLE + code],
+        [sys.executable, "-c", f"{before}\n{SAMPLE}{code}"],
         capture_output=True,
         text=True,
         check=False,
@@ -84,8 +84,8 @@ def test_number_of_threads(variables, expected):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity")
 def test_a_bound_process_has_a_thread_per_processor_that_it_may_use():
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(_core.get_num_threads())"
-    assert run(code) == "1"
+    bound = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    assert run("print(_core.get_num_threads())", before=bound) == "1"
 
 
 def test_many_callers_share_the_threads():
