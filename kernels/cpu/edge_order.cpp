@@ -97,16 +97,16 @@ private:
     bool is_first_ = true;
 };
 
-// Writes what ascending edges are as CSR: indptr (num_nodes + 1), indices, and positions where they are wanted.
+// Writes what ascending edges are as CSR: indptr (num_nodes + 1), indices, and positions unless they are null.
 template <class Read, class Column>
-void write_rows(int64_t count, int64_t num_nodes, Read edge, Buffer<int64_t>& indptr, Buffer<Column>& indices, Buffer<int64_t>& positions) {
-    const auto begin_rows = [&](int64_t after, int64_t last, int64_t at) { std::fill(indptr.data() + after + 1, indptr.data() + last + 1, at); };
+void write_rows(int64_t count, int64_t num_nodes, Read edge, int64_t* indptr, Column* indices, int64_t* positions) {
+    const auto begin_rows = [&](int64_t after, int64_t last, int64_t at) { std::fill(indptr + after + 1, indptr + last + 1, at); };
     parallel_chunks(count, kLeastChunk, [&](int64_t begin, int64_t end) {
         int64_t before = begin == 0 ? -1 : static_cast<int64_t>(edge(begin - 1).target);
         for (int64_t i = begin; i < end; ++i) {
             const auto one = edge(i);
             indices[i] = static_cast<Column>(one.source);
-            if (positions.size()) positions[i] = static_cast<int64_t>(one.position);
+            if (positions) positions[i] = static_cast<int64_t>(one.position);
             if (one.target != before) begin_rows(std::exchange(before, static_cast<int64_t>(one.target)), one.target, i);
         }
     });
@@ -114,54 +114,58 @@ void write_rows(int64_t count, int64_t num_nodes, Read edge, Buffer<int64_t>& in
 }
 
 template <class Index, class Column, class Id>
-nb::tuple in_order(const In<Id>& sources, const In<Id>& targets, int64_t num_nodes) {
-    const int64_t count = static_cast<int64_t>(sources.size());
-    Buffer<int64_t> indptr(checked_sum(num_nodes, 1)), positions;
-    Buffer<Column> indices(count);
-    bool is_sorted;
-    {
-        nb::gil_scoped_release release;
-        const ThreadsFor threads(checked_product(8, count));
-        const Id* const from = sources.data();
-        const Id* const to = targets.data();
-        const Found found = look_at(from, to, count, num_nodes);
-        require(found.in_range, "edges", "a vertex is not in the graph");
-        is_sorted = found.by_both;
-        const auto given = [=](int64_t i) { return Edge<Index>{static_cast<Index>(to[i]), static_cast<Index>(from[i]), static_cast<Index>(i)}; };
-        if (is_sorted) {
-            write_rows(count, num_nodes, given, indptr, indices, positions);
-        } else {
-            positions = Buffer<int64_t>(count);
-            Sorted<Index> sorted(count);
-            sorted.sort(given, num_nodes, found.by_source);
-            write_rows(count, num_nodes, [&](int64_t i) { return sorted(i); }, indptr, indices, positions);
-        }
+bool write_in_order(const Id* from, const Id* to, int64_t count, int64_t num_nodes, int64_t* indptr, Column* indices, int64_t* positions) {
+    const ThreadsFor threads(checked_product(8, count));
+    const Found found = look_at(from, to, count, num_nodes);
+    require(found.in_range, "edges", "a vertex is not in the graph");
+    const auto given = [=](int64_t i) { return Edge<Index>{static_cast<Index>(to[i]), static_cast<Index>(from[i]), static_cast<Index>(i)}; };
+    if (found.by_both) {
+        write_rows(count, num_nodes, given, indptr, indices, static_cast<int64_t*>(nullptr));
+        return true;
     }
-    nb::object order = nb::none();
-    if (!is_sorted) order = to_numpy(std::move(positions));
-    return nb::make_tuple(to_numpy(std::move(indptr)), to_numpy(std::move(indices)), order);
+    Sorted<Index> sorted(count);
+    sorted.sort(given, num_nodes, found.by_source);
+    write_rows(count, num_nodes, [&](int64_t i) { return sorted(i); }, indptr, indices, positions);
+    return false;
 }
 
-// O((edges + num_nodes) log(num_nodes)) time, in steps of 12 bits; at the peak 12 bytes an edge twice, and the result.
-template <class Id>
-nb::tuple edge_order(const In<Id>& sources, const In<Id>& targets, int64_t num_nodes, bool wide) {
+// O((edges + num_nodes) log(num_nodes)) time, in steps of 12 bits; at the peak 12 bytes an edge twice, beside the result.
+template <class Id, class Column>
+bool edge_order(
+    const In<Id>& sources, const In<Id>& targets, const InOut<int64_t>& indptr, const InOut<Column>& indices, const InOut<int64_t>& positions) {
+    const size_t count = sources.size();
+    require(targets.size() == count, "targets", "needs one element per source");
+    require(indices.size() == count, "indices", "needs one element per source");
+    require(positions.size() == count, "positions", "needs one element per source");
+    require(indptr.size() > 0, "indptr", "needs an element for each vertex, and one more");
+    const int64_t num_nodes = static_cast<int64_t>(indptr.size()) - 1, edges = static_cast<int64_t>(count);
     constexpr int64_t kInt32 = std::numeric_limits<int32_t>::max();
-    require(sources.size() == targets.size(), "targets", "needs one element per source");
-    require(num_nodes >= 0, "num_nodes", "must not be negative");
-    require(wide || num_nodes <= kInt32, "wide", "must be true from 2^31 vertices on");
-    if (wide) return in_order<int64_t, int64_t>(sources, targets, num_nodes);
-    if (static_cast<int64_t>(sources.size()) > kInt32) return in_order<int64_t, int32_t>(sources, targets, num_nodes);
-    return in_order<int32_t, int32_t>(sources, targets, num_nodes);
+    require(sizeof(Column) == 8 || num_nodes <= kInt32, "indices", "must be int64 from 2^31 vertices on");
+    const Id* const from = sources.data();
+    const Id* const to = targets.data();
+    int64_t* const rows = indptr.data();
+    Column* const columns = indices.data();
+    int64_t* const places = positions.data();
+    const nb::gil_scoped_release release;
+    if (sizeof(Column) == 8 || edges > kInt32) return write_in_order<int64_t>(from, to, edges, num_nodes, rows, columns, places);
+    return write_in_order<int32_t>(from, to, edges, num_nodes, rows, columns, places);
+}
+
+template <class Id, class Column>
+void bind_for(nb::module_& m) {
+    m.def("edge_order", &edge_order<Id, Column>, nb::arg("sources").noconvert(), nb::arg("targets").noconvert(), nb::arg("indptr").noconvert(),
+          nb::arg("indices").noconvert(), nb::arg("positions").noconvert(),
+          "Writes edges in the order (target, source, position) as CSR, and their positions in the list; returns whether they\n"
+          "were in that order, and then writes no positions.");
 }
 
 }  // namespace
 
 void bind_edge_order(nb::module_& m) {
-    constexpr const char* kHelp =
-        "(indptr, indices, positions) of edges in the order (target, source, position); no positions where they were in it.\n"
-        "indices are int64 where wide, else int32.";
-    m.def("edge_order", &edge_order<int32_t>, nb::arg("sources").noconvert(), nb::arg("targets").noconvert(), nb::arg("num_nodes"), nb::arg("wide"), kHelp);
-    m.def("edge_order", &edge_order<int64_t>, nb::arg("sources").noconvert(), nb::arg("targets").noconvert(), nb::arg("num_nodes"), nb::arg("wide"), kHelp);
+    bind_for<int32_t, int32_t>(m);
+    bind_for<int32_t, int64_t>(m);
+    bind_for<int64_t, int32_t>(m);
+    bind_for<int64_t, int64_t>(m);
 }
 
 }  // namespace spsample

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import check_indptr, check_length, is_scipy_sparse, require_type
-from spsample.common.threads import compiled_core
+from spsample.common.threads import clear_pool, compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.operand import Weighting
 from spsample.store import validation
@@ -180,34 +180,41 @@ def sort_entries(
     Positions are None where the edges were in that order already. ``indices`` are int32 where num_nodes < 2**31, else
     int64. O(num_nodes + E) time for each 12 bits of a vertex id, by the compiled core's threads.
     """
-    core = compiled_core()
-    order_of = edge_order if core is None else core.edge_order
-    dtype, wide = np.result_type(sources, targets), num_nodes > validation.INT32_NODES
+    core, dtype, count = compiled_core(), np.result_type(sources, targets), len(sources)
     try:
-        sources, targets = sources.astype(dtype, copy=False), targets.astype(dtype, copy=False)
-        indptr, indices, order = order_of(sources, targets, num_nodes, wide)
+        ends = sources.astype(dtype, copy=False), targets.astype(dtype, copy=False)
+        indptr, order = np.empty(num_nodes + 1, np.int64), np.empty(count, np.int64)
+        indices = np.empty(count, np.int64 if num_nodes > validation.INT32_NODES else np.int32)
+        is_ordered = (edge_order if core is None else core.edge_order)(*ends, indptr, indices, order)
     except MemoryError as error:
-        given = f"{num_nodes} vertices and {len(sources)} edges"
+        given = f"{num_nodes} vertices and {count} edges"
         hint = "A vertex id may be far too large: ids need not all be used, but each takes 8 bytes."
         raise CapacityError(
             argument="num_nodes", given=given, expected="a graph that fits in memory", hint=hint
         ) from error
-    return indptr, indices, order
+    clear_pool()  # a graph is made once: what sorting took need not be kept for other calls
+    return indptr, indices, None if is_ordered else order
 
 
 def edge_order(
-    sources: NDArray[Any], targets: NDArray[Any], num_nodes: int, wide: bool
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:
+    sources: NDArray[Any],
+    targets: NDArray[Any],
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    positions: NDArray[np.int64],
+) -> bool:
     """`edge_order` of the compiled core, in NumPy.
 
     Examples
     --------
-    >>> indptr, indices, order = edge_order(np.array([2, 0, 1]), np.array([0, 1, 0]), 3, wide=False)
-    >>> indptr.tolist(), indices.tolist(), order.tolist()
+    >>> indptr, indices, positions = np.empty(4, np.int64), np.empty(3, np.int32), np.empty(3, np.int64)
+    >>> edge_order(np.array([2, 0, 1]), np.array([0, 1, 0]), indptr, indices, positions)
+    False
+    >>> indptr.tolist(), indices.tolist(), positions.tolist()
     ([0, 2, 3, 3], [1, 2, 0], [2, 0, 1])
     """
-    order = np.lexsort((sources, targets))
-    indptr = np.zeros(num_nodes + 1, np.int64)
-    np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
-    indices = sources[order].astype(np.int64 if wide else np.int32, copy=False)
-    return indptr, indices, None if np.array_equal(order, np.arange(len(order))) else order
+    positions[:] = np.lexsort((sources, targets))
+    indptr[0] = 0
+    np.cumsum(np.bincount(targets, minlength=len(indptr) - 1), out=indptr[1:])
+    indices[:] = sources[positions]
+    return np.array_equal(positions, np.arange(len(positions)))
