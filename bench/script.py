@@ -14,15 +14,19 @@ from .steps import epoch
 HEADS = 4
 
 
+def dims_of(inputs: Inputs) -> list[int]:
+    """Widths of the features, of what each layer but the last gives, and of the logits."""
+    return [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
+
+
 def layers_of(nn: Any, inputs: Inputs) -> Any:
     """The convolutions of ``model``: of `torch_geometric.nn`, or of a module that has its names."""
     import torch
 
-    hidden, classes = inputs["hidden"], int(inputs.y.max()) + 1
-    dims = [inputs.x.shape[1], *[hidden] * (len(inputs.fanouts) - 1), classes]
+    hidden, dims = inputs["hidden"], dims_of(inputs)
     torch.manual_seed(0)
     if inputs["model"] == "gat":
-        widths = [*[(hidden // HEADS, True)] * (len(dims) - 2), (classes, False)]
+        widths = [*[(hidden // HEADS, True)] * (len(dims) - 2), (dims[-1], False)]
         pairs = zip(dims, widths, strict=False)
         return torch.nn.ModuleList(nn.GATConv(a, b, heads=HEADS, concat=joined) for a, (b, joined) in pairs)
     conv = {"sage": nn.SAGEConv, "gcn": nn.GCNConv}[inputs["model"]]

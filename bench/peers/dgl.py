@@ -12,7 +12,7 @@ import numpy as np
 from .. import gpu
 from ..case import Figures, Peer, Side, Work
 from ..inputs import Inputs
-from ..script import HEADS
+from ..script import HEADS, dims_of
 from ..steps import Model, epoch
 
 
@@ -59,7 +59,7 @@ def sage(inputs: Inputs, where: Any = "cpu") -> Work:
     """An epoch of training."""
     from dgl.nn import SAGEConv
 
-    convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(_dims(inputs))]
+    convs = [SAGEConv(a, b, "mean") for a, b in itertools.pairwise(dims_of(inputs))]
     return _training(inputs, convs, [_plain] * len(convs), where)
 
 
@@ -67,7 +67,7 @@ def script(inputs: Inputs) -> Work:
     """An epoch of a script with DGL's layer for ``model``."""
     from dgl.nn import GATConv, GraphConv
 
-    dims, model, zero = _dims(inputs), inputs["model"], {"allow_zero_in_degree": True}
+    dims, model, zero = dims_of(inputs), inputs["model"], {"allow_zero_in_degree": True}
     if model == "sage":
         return sage(inputs)
     if model == "gcn":
@@ -81,10 +81,6 @@ def script(inputs: Inputs) -> Work:
 
 def _plain(conv: Any, x: Any, block: Any) -> Any:
     return conv(block, x)
-
-
-def _dims(inputs: Inputs) -> list[int]:
-    return [inputs.x.shape[1], *[inputs["hidden"]] * (len(inputs.fanouts) - 1), int(inputs.y.max()) + 1]
 
 
 def _training(inputs: Inputs, convs: list[Any], calls: list[Any], where: Any) -> Work:

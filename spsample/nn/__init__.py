@@ -13,16 +13,13 @@ from contextlib import suppress as _suppress
 from typing import TYPE_CHECKING, Any
 
 from spsample.common.threads import compiled_core as _compiled_core
-from spsample.errors import MissingDependencyError, require_module
+from spsample.errors import require_module
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise MissingDependencyError(package="torch", needed_for="spsample.nn", extra="pyg") from error
+require_module("torch", needed_for="spsample.nn", extra="pyg")
 
-from spsample.nn import functional
-from spsample.nn.dropout import Dropout
-from spsample.nn.trimming import calls, rows
+from spsample.nn import functional  # noqa: E402  (after the check)
+from spsample.nn.functional import Dropout  # noqa: E402
+from spsample.nn.trimming import calls, rows  # noqa: E402
 
 if TYPE_CHECKING:
     from spsample.nn.conv import GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv

@@ -14,6 +14,7 @@ import torch
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
+from spsample.nn.attention import Entries, sum_by_head
 from spsample.nn.dropout import Rows
 from spsample.nn.exchange import Exchange, require_exchanged
 from spsample.nn.sums import weighted_sums, with_targets
@@ -134,6 +135,9 @@ class Block:
         is the gradient, on any number of threads.
         """
         require_exchanged(self.exchange)
+        if self.values.requires_grad:
+            entries = Entries(self.indptr, self.indices, self.num_src)
+            return sum_by_head(entries, self.values.to(h.dtype)[:, None], h)
         return weighted_sums(self.indptr, self.indices, self.values, h)
 
     def with_targets(self, h: torch.Tensor) -> torch.Tensor:

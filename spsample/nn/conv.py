@@ -24,6 +24,7 @@ __all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "GraphConv", "SAGEConv"
 
 _METHODS = "message", "message_and_aggregate", "aggregate", "update", "edge_update"
 _SUMS = "sum", "add", "mean"
+_HALVES = torch.bfloat16, torch.float16
 
 
 class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geometric has no types
@@ -60,15 +61,16 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
 
         ``torch.compile`` leaves it as it is: batches differ in their counts, of which a graph would be made for each.
         """
-        part = trimmed(self, x, edge_index) if self._can_trim(x) else None
+        is_plain = _is_plain(type(self)) and not self._has_hooks() and _is_summed_in_full(x)
+        part = trimmed(self, x, edge_index) if self.trim and self._can_trim(is_plain) else None
         self.trimmed_calls.count(part is not None)
         if part is None:
             return super().forward(x, edge_index, *arguments, **options)
-        is_plain = _is_plain(type(self)) and not self._has_hooks() and _is_summed_in_full(x)
         return (self._on if is_plain else self._by_pyg)(part, x, *arguments, **options)
 
-    def _can_trim(self, x: Any) -> bool:
-        return self.trim
+    def _can_trim(self, is_plain: bool) -> bool:
+        """Whether rows can be left out; `is_plain`: by a way of our own, not by PyG's with a pair."""
+        return True
 
     def _has_hooks(self) -> bool:
         """Whether there are PyG's hooks, as of messages; torch's are called around `forward`."""
@@ -169,7 +171,7 @@ class GraphConv(_OfSums, pyg.GraphConv):  # type: ignore[misc]
             return self._by_pyg(part, x, edge_weight)
         source, target = _in_full(part.pair(x))
         values = self._sum_values(part, source, edge_weight)
-        out = _linear(self.lin_rel, part.sums(values, source))
+        out = _linear(self.lin_rel, part.block(values).aggregate(source))
         return out if target is None else out + _linear(self.lin_root, target)
 
 
@@ -204,9 +206,8 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
 
     propagate_type: ClassVar = {"x": Tensor, "edge_weight": OptTensor}
 
-    def _can_trim(self, x: Any) -> bool:
-        is_usual = not self.cached and self.aggr in ("add", "sum") and _is_plain(type(self)) and not self._has_hooks()
-        return is_usual and _is_summed_in_full(x) and super()._can_trim(x)
+    def _can_trim(self, is_plain: bool) -> bool:
+        return is_plain and not self.cached and self.aggr in ("add", "sum")
 
     def _on(self, part: Trimmed, x: Any, edge_weight: Any = None) -> Any:
         (x,) = _in_full((x,))
@@ -214,10 +215,9 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
         values = part.of_weights(key, edge_weight, lambda: self._values(part, edge_weight, x.dtype))
         block = part.block(values, self.add_self_loops)
         if block.sums_first(x.shape[1], self.out_channels):
-            out = _linear(self.lin, part.sums(values, x, self.add_self_loops))
+            out = _linear(self.lin, block.aggregate(x))
         else:
-            (h,) = _in_full((_linear(self.lin, x),))
-            out = part.sums(values, h, self.add_self_loops)
+            out = block.aggregate(*_in_full((_linear(self.lin, x),)))
         return out if self.bias is None else out + self.bias
 
     def _values(self, part: Trimmed, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -323,15 +323,13 @@ def _source(x: Any) -> Tensor:
 
 def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     """Tensors of half precision as float32: products may be of fewer bits, sums are not."""
-    return tuple(
-        one.float() if one is not None and one.dtype in (torch.bfloat16, torch.float16) else one for one in tensors
-    )
+    return tuple(one.float() if one is not None and one.dtype in _HALVES else one for one in tensors)
 
 
 def _is_summed_in_full(x: Any) -> bool:
     """Whether sums are in float32 or more: a model that is of half precision itself has them in PyG's way."""
-    is_half = _source(x).dtype in (torch.bfloat16, torch.float16)
-    return not is_half or torch.is_autocast_enabled(_source(x).device.type)
+    source = _source(x)
+    return source.dtype not in _HALVES or torch.is_autocast_enabled(source.device.type)
 
 
 def _is_usual(layer: Any) -> bool:

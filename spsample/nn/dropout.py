@@ -19,7 +19,7 @@ from spsample.nn.tensors import new_numbers
 from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
 
-__all__ = ["Dropout", "DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout", "dropped"]
+__all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout", "dropped"]
 
 _WORDS = 4
 """32-bit words of one counter: masks of four columns."""
@@ -268,22 +268,6 @@ class _ScaledWherePositive(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
         return result, None, None
-
-
-class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` by `spsample.nn.functional.dropout`.
-
-    Examples
-    --------
-    >>> Dropout(0.2), Dropout(0.2).eval()(torch.ones(2))
-    (Dropout(p=0.2, inplace=False), tensor([1., 1.]))
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the numbers that are left, in training; else all."""
-        if not self.training or self.p == 0 or self.inplace:
-            return super().forward(input)
-        return dropped(input, self.p)
 
 
 class Rowwise(nn.Sequential):

@@ -1,13 +1,13 @@
-"""Functions by torch's names, faster on the processor."""
+"""Dropout by torch's names, faster on the processor."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from spsample.nn.dropout import dropped
 
-__all__ = ["dropout"]
+__all__ = ["Dropout", "dropout"]
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -27,3 +27,18 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if not training or p == 0 or inplace:
         return functional.dropout(input, p, training, inplace)
     return dropped(input, p)
+
+
+class Dropout(nn.Dropout):
+    """`torch.nn.Dropout` by `dropout`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Dropout(0.2), Dropout(0.2).eval()(torch.ones(2))
+    (Dropout(p=0.2, inplace=False), tensor([1., 1.]))
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the numbers that are left, in training; else all."""
+        return dropout(input, self.p, self.training, self.inplace)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from spsample.errors import InputError
-from spsample.nn.attention import Entries, sum_by_head
+from spsample.nn.attention import Entries
 from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
-from spsample.nn.sums import is_differentiated
 from spsample.sampling.hops import Hops
 
 __all__ = ["Calls", "Trimmed", "calls", "names_of", "rows", "trimmed"]
@@ -118,32 +117,36 @@ class Trimmed(NamedTuple):
 
     def matrix(self, has_own_loops: bool) -> tuple[Tensor, Tensor]:
         """Pointers and columns of the targets' rows: the edges, or those `with_loops`."""
-        pointers, sources = self.pointers(), self.edge_index[0]
-        if has_own_loops:
-            pointers, sources = self.once("loops", self._with_own_loops)
-        pointers = pointers[: self.num_dst + 1]
-        return pointers, sources[: self.num_edges if not has_own_loops else int(pointers[-1])]
+        if not has_own_loops:
+            return self.pointers()[: self.num_dst + 1], self.edge_index[0, : self.num_edges]
+        own = torch.arange(self.hops.nodes[-1], device=self.edge_index.device)
+        sources: Tensor = self.once("loop sources", lambda: self.with_loops(self.edge_index[0], own))
+        pointers = self.loop_pointers()[: self.num_dst + 1]
+        return pointers, sources[: int(pointers[-1])]
 
     def pointers(self) -> Tensor:
         """Where the edges of each vertex of the batch begin, and where the last one's end."""
         pointers: Tensor = self.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
         return pointers
 
-    def _with_own_loops(self) -> tuple[Tensor, Tensor]:
-        own = torch.arange(self.hops.nodes[-1], device=self.edge_index.device)
+    def loop_pointers(self) -> Tensor:
+        """Where what `with_loops` gives for each vertex begins, and where the last one's ends."""
+        pointers: Tensor = self.once("loop pointers", self._loop_pointers)
+        return pointers
+
+    def _loop_pointers(self) -> Tensor:
         sources, targets = self.edge_index
-        pointers = _pointers(torch.cat([targets[sources != targets], own]), len(own))
-        return pointers, self.with_loops(sources, own)
+        between = _pointers(targets[sources != targets], self.hops.nodes[-1])
+        return between + torch.arange(len(between), device=between.device)
 
     def with_loops(self, of_edges: Tensor, of_loops: Tensor) -> Tensor:
         """What there is for each edge between two vertices, and, as the last of each vertex, for its own loop."""
         is_between = self.edge_index[0] != self.edge_index[1]
         targets = self.edge_index[1, is_between]
-        before = torch.arange(len(targets), device=targets.device)
-        ends = torch.bincount(targets, minlength=len(of_loops)).cumsum(0)
+        places = targets + torch.arange(len(targets), device=targets.device)
         both = of_edges.new_empty(len(targets) + len(of_loops))
-        both = both.index_put((ends + torch.arange(len(ends), device=ends.device),), of_loops)
-        return both.index_put((before + targets,), of_edges[is_between])
+        both = both.index_put((self.loop_pointers()[1:] - 1,), of_loops)
+        return both.index_put((places,), of_edges[is_between])
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What `make`, which takes untransformed tensors, returned when it was first called for `key` of this batch."""
@@ -167,13 +170,6 @@ class Trimmed(NamedTuple):
         It is not kept with the batch: it refers to the edges, and they to what is kept.
         """
         return Entries(*self.matrix(has_own_loops), self.num_src)
-
-    def sums(self, values: Tensor, h: Tensor, has_own_loops: bool = False) -> Tensor:
-        """The sums of the targets' rows, of a value per entry; also where the values ask for a gradient."""
-        if not is_differentiated(values):
-            return self.block(values, has_own_loops).aggregate(h)
-        entries = self.entries(has_own_loops)
-        return sum_by_head(entries, values[: len(entries.indices), None], h)
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""

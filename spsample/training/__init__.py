@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress as _suppress
-
-from spsample.common.threads import compiled_core as _compiled_core
 from spsample.errors import MissingDependencyError
 
 try:
@@ -29,9 +26,6 @@ from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.rank_summary import RankSummary, rank_summary
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.trainer import Trainer
-
-with _suppress(ImportError):  # a broken core is reported where it is used
-    _compiled_core()  # now, not in a thread's first step: a process that is forked meanwhile would wait for its import
 
 __all__ = [
     "GNN",
