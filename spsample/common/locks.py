@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-__all__ = ["renewed", "was_held"]
+__all__ = ["MendedInForks", "renewed", "was_held"]
 
 T = TypeVar("T")
 
@@ -37,6 +38,36 @@ def renewed(lock: T) -> T:
 def was_held(lock: Any) -> bool:
     """Whether a `Lock` was held when this process was forked; False in a process that was not."""
     return lock in _HELD
+
+
+class MendedInForks:
+    """An object under a lock, which mends itself in a forked process before it is first used there.
+
+    Examples
+    --------
+    >>> class Counts(MendedInForks):
+    ...     def _renew(self) -> None:
+    ...         self.count = 0
+    >>> with Counts()._lock() as is_held:
+    ...     print(is_held)
+    True
+    """
+
+    def __init__(self) -> None:
+        self._changing, self._process = renewed(Lock()), os.getpid()
+
+    def _lock(self) -> Lock:
+        """Held while anything is changed or read."""
+        if self._process != os.getpid():
+            with self._changing:
+                if self._process != os.getpid():
+                    self._renew()
+                    self._process = os.getpid()
+        return self._changing
+
+    def _renew(self) -> None:
+        """Mend what a thread of the other process may have left half changed; under the lock."""
+        raise NotImplementedError
 
 
 def _renew_all() -> None:

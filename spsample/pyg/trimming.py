@@ -98,12 +98,8 @@ def untrim(model: nn.Module) -> nn.Module:
 def _takes_pairs(layer: MessagePassing) -> bool:
     """Whether the layer's ``forward`` says that x may be a pair."""
     parameters = inspect.signature(type(layer).forward).parameters
-    if (
-        "x" not in parameters
-        or "pos" in parameters
-        or layer.flow != "source_to_target"
-        or layer.node_dim not in (-2, 0)
-    ):
+    is_usual = layer.flow == "source_to_target" and layer.node_dim in (-2, 0)
+    if not is_usual or "x" not in parameters or "pos" in parameters:  # positions would have to be cut, too
         return False
     try:
         hint: Any = typing.get_type_hints(type(layer).forward).get("x")

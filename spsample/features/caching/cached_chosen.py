@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
-from spsample.common.locks import renewed, was_held
-from spsample.features.caching.cached_lookahead import LookaheadRows, rows_ahead
+from spsample.common.locks import MendedInForks, was_held
+from spsample.features.caching.cached_lookahead import LookaheadRows, by_score, rows_ahead
 from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
 from spsample.features.known_future import forget
@@ -45,7 +43,7 @@ _SURELY_UNTOLD = 32
 """Calls after which no announcement will come."""
 
 
-class ChosenRows:
+class ChosenRows(MendedInForks):
     """Rows of the largest scores; they stay, or are kept by their next use, whichever has more hits in the same memory.
 
     At the first announcements it is tried on what is known. Where to look ahead pays, the rows of the lowest scores are
@@ -60,12 +58,13 @@ class ChosenRows:
     """
 
     def __init__(self, rows: CachedRows, order: NDArray[np.uint8]) -> None:
+        super().__init__()
         self._rows: CachedRows | LookaheadRows = rows
         self._order: NDArray[np.uint8] | None = order  # None: it is chosen
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
         self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
         self._announcements = self._untold = 0
-        self._changing, self._process, self._moves = renewed(Lock()), os.getpid(), False
+        self._moves = False
 
     @property
     def looks_ahead(self) -> bool:
@@ -170,15 +169,6 @@ class ChosenRows:
         require_contents(source, rows.reader.rows, contents)
         return cls(rows, order)
 
-    def _lock(self) -> Lock:
-        """Held while rows move or are read that may move."""
-        if self._process != os.getpid():
-            with self._changing:
-                if self._process != os.getpid():
-                    self._renew()
-                    self._process = os.getpid()
-        return self._changing
-
     def _renew(self) -> None:
         """In a forked process nothing is known; where rows were on their way, none is kept."""
         self._known = []
@@ -217,7 +207,7 @@ def _pays(
     stays = vertices[at] == seen
     static = int(np.count_nonzero(stays[index[:uses]]))
     is_first = np.zeros(len(vertices), np.bool_)
-    is_first[_by_score(order)[:capacity]] = True
+    is_first[by_score(order)[:capacity]] = True
     is_first = stays & is_first[at]
     places = min(capacity, len(seen))
     others = np.ones(places - np.count_nonzero(is_first))  # rows that no batch needs
@@ -226,11 +216,6 @@ def _pays(
     rule.announce(np.split(index, ends[: len(batches) - 1]))
     gained = sum(len(rule.step().hits) for _ in tried) - static
     return bool(gained > _GAIN * uses + _SURE * uses**0.5)
-
-
-def _by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Rows by class, the largest scores first."""
-    return np.argsort(order, kind="stable")
 
 
 def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
-from spsample.common.locks import renewed, was_held
+from spsample.common.locks import MendedInForks, was_held
 from spsample.features.caching.cached_rows import LINE_BYTES, CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes, lookahead_words
 from spsample.features.gathering import row_reader
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["LookaheadRows", "rows_ahead"]
+__all__ = ["LookaheadRows", "by_score", "rows_ahead"]
 
 _PLACE_BYTES = 8
 """Of a place: rows on their way there, and the last call that put one there."""
@@ -51,7 +49,7 @@ class _Fixed(NamedTuple):
     decision: Decision
 
 
-class LookaheadRows:
+class LookaheadRows(MendedInForks):
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
     A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
@@ -75,10 +73,10 @@ class LookaheadRows:
     looks_ahead = True
 
     def __init__(self, rows: NDArray[Any], memory: NDArray[np.int32], num_vertices: int) -> None:
+        super().__init__()
         self.dtype, self.reader, self.row_bytes = rows.dtype, row_reader(rows), rows.shape[1] * rows.itemsize
         capacity = len(rows)
         self._lookahead = Lookahead.within(memory[: -2 * capacity], num_vertices, capacity)
-        self._changing, self._process = renewed(Lock()), os.getpid()
         self._awaited = memory[-2 * capacity : -capacity]  # rows on their way to each place
         self._filled_by = memory[-capacity:]  # the last call that put one there
         self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
@@ -93,7 +91,7 @@ class LookaheadRows:
 
         No row may be read meanwhile.
         """
-        first, vertices, memory = np.argsort(order, kind="stable")[:capacity], rows.vertices(), rows.reader.rows
+        first, vertices, memory = by_score(order)[:capacity], rows.vertices(), rows.reader.rows
         moved, at_once = np.sort(first), max(1, _AT_ONCE // rows.row_bytes)
         for begin in range(0, capacity, at_once):  # none moves up
             memory[begin : begin + at_once][: capacity - begin] = memory[moved[begin : begin + at_once]]
@@ -189,15 +187,6 @@ class LookaheadRows:
         memory[: source.num_rows] = capacity
         memory[first] = ranks
         return cls(rows, memory, source.num_rows)
-
-    def _lock(self) -> Lock:
-        """Held while anything is changed or read."""
-        if self._process != os.getpid():
-            with self._changing:
-                if self._process != os.getpid():
-                    self._renew()
-                    self._process = os.getpid()
-        return self._changing
 
     def _renew(self) -> None:
         """In a forked process: where a thread that it has not held the lock, nothing is known to be whole."""
@@ -306,6 +295,17 @@ class LookaheadRows:
         source.gather(wanted, rows)
         row_reader(rows).gather(np.arange(len(wanted)), out, to)
         return rows, np.searchsorted(found.misses, found.kept)
+
+
+def by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Rows by class, the largest scores first.
+
+    Examples
+    --------
+    >>> by_score(np.array([2, 0, 1, 0], np.uint8)).tolist()
+    [1, 3, 2, 0]
+    """
+    return np.argsort(order, kind="stable")
 
 
 def rows_ahead(num_vertices: int, count: int, row_bytes: int) -> int:
