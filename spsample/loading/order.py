@@ -179,6 +179,11 @@ class Epochs:
         self._next_batch = 0
         self._resume = False
 
+    def end_epoch(self) -> None:
+        """Let the next pass be of the next epoch; a sampler that draws the order has drawn that of this one."""
+        self._order.positions(self.random_seed, self.epoch)
+        self.set_epoch(_after(self.epoch))
+
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
 

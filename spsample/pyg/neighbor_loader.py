@@ -229,12 +229,17 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         return {**self.bulk_loader.state_dict(), "random_seed": self.node_sampler.random_seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """`BulkLoader.load_state_dict`; a loader that was made without `random_seed` goes on with that of the state."""
+        """`BulkLoader.load_state_dict`; a loader that was made without `random_seed` goes on with that of the state.
+
+        A state taken with the last batch of an epoch, as Lightning's checkpoints are, goes on with the next epoch.
+        """
         drawn = self.bulk_loader.random_seed
         takes_over = self.random_seed is None and "random_seed" in require_state(state)
         self.bulk_loader.load_state_dict({**state, "random_seed": drawn} if takes_over else state)
         seed = require_word("random_seed", state["random_seed"])
         self.node_sampler.random_seed, self.bulk_loader.random_seed = seed, self._seed_of_rank(seed)
+        if state["next_batch"] == len(self) > 0:
+            self.bulk_loader.end_epoch()
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""

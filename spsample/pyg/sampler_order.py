@@ -92,11 +92,15 @@ class SamplerOrder(Order):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on with what was drawn; where nothing was, the sampler is asked."""
-        self._epoch = None
         if self._has_share:
-            for _ in range(self._draws, require_int("draws", state.get("draws", 0), minimum=0)):
+            before = require_int("draws", state.get("draws", 0), minimum=0)
+            if (self._epoch, self._draws) != (state["epoch"], before + 1):
+                self._epoch = None
+            for _ in range(self._draws, before):
                 self._draw()
-        elif (order := state.get("order")) is not None:
+            return
+        self._epoch = None
+        if (order := state.get("order")) is not None:
             require_type("state", order, torch.Tensor, "an order that state_dict() returned")
             self._drawn, self._epoch = self._checked(order.tolist()), state["epoch"]
 

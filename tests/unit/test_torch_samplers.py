@@ -157,6 +157,33 @@ def test_resumed_in_the_middle_bit_for_bit(stop, prefetch):
     assert positions_of(resumed) != following  # its own generator decides the next epoch
 
 
+@pytest.mark.parametrize("has_share", [False, True])
+def test_a_state_taken_with_the_last_batch_goes_on_with_the_next_epoch(has_share):
+    """Lightning takes its checkpoints there, and begins an epoch after them."""
+
+    def make():
+        torch.manual_seed(5)
+        sampler = DistributedSampler(IDS, 2, 1, shuffle=True, seed=1) if has_share else seeded(SAMPLERS["weighted"])
+        if has_share:
+            sampler.set_epoch(3)
+        return loader_of(sampler, random_seed=7), sampler
+
+    loader, sampler = make()
+    for number, _ in enumerate(loader, 1):
+        if number == len(loader):
+            state = loader.state_dict()
+    if has_share:
+        sampler.set_epoch(4)
+    following = [batch.n_id.tolist() for batch in loader]
+    resumed, other_sampler = make()
+    if not has_share:
+        positions_of(resumed)  # its generator stands where that of the first one does
+    resumed.load_state_dict(state)
+    if has_share:
+        other_sampler.set_epoch(4)
+    assert [batch.n_id.tolist() for batch in resumed] == following
+
+
 def test_a_state_of_another_rank_gives_the_place_and_not_the_order():
     """Lightning loads the state of rank 0 on all ranks."""
 
@@ -224,7 +251,7 @@ def test_after_a_resume_ranks_share_the_seeds_as_before(name, epochs, stop):
         loader.load_state_dict(state)
         loader.load_state_dict(state)  # twice is as once
     for one, loader in zip(seen, resumed, strict=True):
-        one += positions_after(loader)
+        one += positions_after(loader) if stop < len(loader) else []  # with the last batch the epoch has ended
     assert sorted(seen[0] + seen[1]) == list(range(20))
     for one in passes:
         list(one)
