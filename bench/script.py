@@ -8,7 +8,6 @@ from typing import Any
 
 from .case import Figures, Work
 from .inputs import Inputs
-from .memory_use import begin_peak
 from .steps import epoch
 
 HEADS = 4
@@ -82,20 +81,14 @@ def net_of(convs: Any, inputs: Inputs, dropout: Any, trims: bool = False) -> Any
 
 
 def run(loader: Any, net: Any, where: Any = "cpu") -> Work:
-    """Epochs of the script, batches copied to a device; ``step_mib`` is the peak beyond the data and the loader."""
+    """Epochs of the script, batches copied to a device."""
 
     def batches() -> Iterator[Any]:
         for batch in loader:
             there = batch.to(where)
             yield (there,), there.y[: there.batch_size]
 
-    work, before = epoch(net, batches), begin_peak()
-
-    def measured() -> Figures:
-        figures = work()
-        return {**figures, "step_mib": figures["peak_mib"] - before / 2**20}
-
-    return measured
+    return epoch(net, batches)
 
 
 def counting_slow_calls(work: Work, net: Any) -> Work:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .case import Figures, Work
-from .memory_use import begin_peak, peak_bytes
+from .memory_use import begin_peak, peak_bytes, release_unused
 
 RATE = 0.005
 
@@ -35,14 +35,18 @@ class Model:
 
 
 def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]]]) -> Work:
-    """A pass with Adam; `batches` gives the model's arguments and the labels of the seeds."""
+    """A pass with Adam; `batches` gives the model's arguments and the labels of the seeds.
+
+    ``step_mib`` is the peak of the pass beyond what is there before it.
+    """
     import torch
     from torch.nn import functional
 
     optimizer = torch.optim.Adam(model.parameters(), RATE)
 
     def work() -> Figures:
-        begin_peak()
+        release_unused()
+        before = begin_peak()
         faults, start, steps, loss = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter(), 0, None
         for arguments, y in batches():
             optimizer.zero_grad()
@@ -59,6 +63,7 @@ def epoch(model: Any, batches: Callable[[], Iterable[tuple[tuple[Any, ...], Any]
             "loss": loss,
             "faults_per_step": faults,
             "peak_mib": peak_bytes() / 2**20,
+            "step_mib": (peak_bytes() - before) / 2**20,
         }
 
     return work
