@@ -14,7 +14,7 @@ from spsample.convert.compressed import require_file
 from spsample.data.labels import class_labels, num_classes
 from spsample.data.splits import SPLIT_IDS, named_splits, split_arrays
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
-from spsample.store.pyg_data import host_array
+from spsample.store.adapters import host_array
 from spsample.store.validation import as_edge_index, as_weights
 
 __all__ = ["load_pyg", "pyg_edges", "pyg_labels", "pyg_unread"]

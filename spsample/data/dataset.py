@@ -164,7 +164,7 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
 def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
     writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
-    dataset.graph.write_to(writer)
+    writer.write_graph(dataset.graph)
     _write_features(writer, dataset.x)
     if dataset.num_classes:
         writer.write("y", dataset.y)

@@ -20,7 +20,7 @@ from spsample.sparse.operand import GraphOperand, Weighting
 __all__ = ["BaseGraph", "require_graph"]
 
 _CONSTRUCTORS = "Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices)"
-_ADAPTERS = {"dgl": "Graph.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
+_ADAPTERS = {"dgl": "spsample.store.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
 """What makes a graph of another library's, by its package."""
 _NOTHING: AbstractContextManager[None] = nullcontext()
 

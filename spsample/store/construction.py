@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +10,8 @@ from numpy.typing import NDArray
 from spsample.common.checks import check_indptr, check_length, is_scipy_sparse, require_type
 from spsample.common.threads import clear_pool, compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.operand import Weighting
 from spsample.store import validation
-
-
-class GraphArrays(NamedTuple):
-    """The arrays of a graph: CSR, weights or None, and edge ids or None (each entry's own position)."""
-
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
-    edge_ids: NDArray[Any] | None
-
-    @property
-    def weighting(self) -> Weighting:
-        """As of a graph of these arrays."""
-        return "unweighted" if self.data is None else "weighted"
+from spsample.store.graph_arrays import GraphArrays
 
 
 def from_csr(

@@ -17,13 +17,13 @@ from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
 from spsample.store.checksums import record_path, recorded_sha256, require_recorded
 from spsample.store.folder import is_partial, system_errors
+from spsample.store.graph_arrays import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
-from spsample.store.row_order import RowOrder
+from spsample.store.row_order import ReorderedArrays, RowOrder
 
 __all__ = ["MappedStore", "read_meta"]
 
-_GRAPH_ARRAYS = ("indptr", "indices", "data", "edge_ids")
 _MOST_TRIES = 10
 
 T = TypeVar("T")
@@ -125,9 +125,7 @@ class MappedStore:
             digest: str = self._meta["reordered"]["digest"]
             return digest
         parts = {
-            name: [spec.dtype.str, spec.shape, spec.sha256]
-            for name, spec in self._specs.items()
-            if name in _GRAPH_ARRAYS
+            name: [spec.dtype.str, spec.shape, spec.sha256] for name, spec in self._specs.items() if name in ARRAYS
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -151,6 +149,15 @@ class MappedStore:
         if not self.is_reordered:
             return None
         return RowOrder(*(self.array(name, access) for name in (*MAP_ARRAYS, "indptr")))
+
+    def graph_arrays(self, access: str = "normal") -> GraphArrays:
+        """Return the arrays of the graph over maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        origin, order = StoreOrigin(str(self.path), self.digest, access), self.row_order(access)
+        names = ("indices", "data", "edge_ids")
+        indices, data, edge_ids = (self.array(name, access) if name in self else None for name in names)
+        if order is not None:
+            return ReorderedArrays(order, indices, data, edge_ids, self.weighting, origin)
+        return GraphArrays(self.array("indptr", access), indices, data, edge_ids, self.weighting, origin)
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs

@@ -10,7 +10,7 @@ from spsample.common.checks import require_type
 from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
 from spsample.store.checksums import record_path
-from spsample.store.graph import Graph
+from spsample.store.graph import Graph, graph_of
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
 from spsample.store.row_order import ReorderedRows
@@ -116,7 +116,7 @@ class GraphStore(MappedStore):
 
     def graph(self, access: str = "normal") -> Graph:
         """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
-        return Graph.of_store(self, access)
+        return graph_of(self.graph_arrays(access))
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
         """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.

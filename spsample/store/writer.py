@@ -18,6 +18,7 @@ from spsample.errors import CapacityError, DataError, DTypeError, InputError
 from spsample.store.checksums import checksums, record, record_path
 from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
+from spsample.store.graph_arrays import ARRAYS
 from spsample.store.layout import (
     ARRAY_NAME,
     FORMAT,
@@ -114,6 +115,14 @@ class StoreWriter:
     def folder(self) -> Path:
         """The hidden folder, where a writer may also keep temporary files, which it must remove itself."""
         return self._open_folder().path
+
+    def write_graph(self, graph: Any) -> None:
+        """Write the arrays of a `spsample.Graph`, which other arrays may follow."""
+        for name in ARRAYS:
+            array = getattr(graph, name)
+            if array is not None:
+                self.write(name, array)
+        self.set(weighting=graph.weighting)
 
     def create(self, name: str, dtype: Any, shape: int | tuple[int, ...]) -> NDArray[Any]:
         """Make the array `name` of zeros and return it as a writable map of its file; room on the disk is reserved.

@@ -16,12 +16,13 @@ from spsample.features import draw_shift
 from spsample.planning import scratch_bytes
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import CSRMatrix, Draw, ProbabilityMatrix, its_sample, normalize_rows, select_rows, spgemm
+from spsample.store import to_scipy
 
 
 def fuzz_graph(make, folder):
     graph = make.graph()
     assert graph.num_edges == len(graph.indices)
-    graph.to_scipy()
+    to_scipy(graph)
     repr(graph)
 
 

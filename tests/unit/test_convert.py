@@ -451,7 +451,7 @@ def test_store_to_store(tmp_path):
         **masks_of(3, 4),
     }
     with StoreWriter(tmp_path / "first") as writer:
-        Graph.from_edge_index(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=4).write_to(writer)
+        writer.write_graph(Graph.from_edge_index(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=4))
         for name, array in kept.items():
             writer.write(name, array)
         writer.set(name="mine", license="CC0", node_features=["x", "train_embedding"])
@@ -489,7 +489,7 @@ def test_row_normalised_graphs(tmp_path, source):
 
 def test_a_store_with_arrays_that_cannot_be_kept(tmp_path):
     with StoreWriter(tmp_path / "first") as writer:
-        Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2).write_to(writer)
+        writer.write_graph(Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2))
         writer.write("times", np.array([3, 4]))
         writer.set(edge_features=["times"])
     with pytest.raises(DataError, match="got an array 'times'; expected a store of a graph") as caught:
