@@ -15,8 +15,7 @@ from spsample.convert.arrays import load_map
 from spsample.convert.compressed import require_file
 from spsample.convert.options import ConvertOptions
 from spsample.convert.vertex_tables import VertexRows
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes
 from spsample.errors import DataError
 from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from spsample.convert.chunks import EdgeChunk
 from spsample.convert.compressed import require_file
 from spsample.data.dataset import Dataset
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, named_splits, split_arrays
 from spsample.data.npz import load_npz
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits, split_arrays
 from spsample.errors import DataError, InputError
 from spsample.store import Graph, GraphStore
 from spsample.store.archives import npz_names, read_npz

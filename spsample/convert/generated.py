@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.chunks import EdgeChunk
-from spsample.data.philox import PhiloxStream
-from spsample.data.planted import PlantedRows
-from spsample.data.rmat import NUM_CLASSES, NUM_FEATURES, check_rmat, rmat_piece
-from spsample.data.splits import SPLIT_IDS
+from spsample.data.generators import NUM_CLASSES, NUM_FEATURES, PhiloxStream, PlantedRows, check_rmat, rmat_piece
+from spsample.data.labels import SPLIT_IDS
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter

@@ -14,8 +14,7 @@ from spsample.convert.columns import is_index_name
 from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
 from spsample.convert.options import ConvertOptions
 from spsample.convert.vertex_tables import VertexRows, feature_rows, open_table
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import PARTS, repeated
+from spsample.data.labels import PARTS, class_labels, num_classes, repeated
 from spsample.errors import DataError, InputError
 
 __all__ = ["NodeTable"]

@@ -16,8 +16,7 @@ from spsample.convert.compressed import open_bytes
 from spsample.convert.options import ConvertOptions
 from spsample.convert.text import TextEdges, TextForm
 from spsample.convert.vertex_tables import CsvTable, VertexRows, feature_rows, matrices
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import named_splits
+from spsample.data.labels import class_labels, named_splits, num_classes
 from spsample.errors import DataError, require_module
 
 __all__ = ["OgbFolder", "is_ogb_folder"]

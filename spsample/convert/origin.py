@@ -25,10 +25,9 @@ from spsample.convert.pyg import load_pyg, pyg_edges, pyg_labels, pyg_unread
 from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
+from spsample.data.generators import NUM_CLASSES, PlantedRows
 from spsample.data.named import NAMED
-from spsample.data.planted import PlantedRows
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
-from spsample.data.rmat import NUM_CLASSES
 from spsample.data.stored import dataset_of, is_store
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore

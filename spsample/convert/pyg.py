@@ -11,8 +11,7 @@ from scipy import sparse
 from spsample.convert.arrays import ArrayEdges
 from spsample.convert.chunks import EdgeList
 from spsample.convert.compressed import require_file
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, named_splits, split_arrays
+from spsample.data.labels import SPLIT_IDS, class_labels, named_splits, num_classes, split_arrays
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store.adapters import host_array
 from spsample.store.validation import as_edge_index, as_weights

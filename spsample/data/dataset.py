@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.common.checks import require_int, require_type
-from spsample.data.splits import SPLIT_IDS
+from spsample.data.labels import SPLIT_IDS
 from spsample.errors import InputError
 from spsample.store import StoreWriter
 from spsample.store.validation import validate_seeds

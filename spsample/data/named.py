@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spsample.data.dataset import Dataset, save_dataset
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import split_of
+from spsample.data.labels import class_labels, num_classes, split_of
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Features
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, Split, named_splits, split_of
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, Split, class_labels, named_splits, num_classes, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import read_npz

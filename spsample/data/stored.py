@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset
-from spsample.data.splits import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
+from spsample.data.labels import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.layout import META_FILE

@@ -11,11 +11,16 @@ import pytest
 from scipy import sparse, stats
 
 from spsample.data import load_dataset, planted, rewire, scale_features
-from spsample.data.digits import nearest_neighbours
-from spsample.data.edges import symmetric_graph
-from spsample.data.philox import PhiloxStream
-from spsample.data.planted import _bayes_rates, _distinct_neighbours, _pick_one
-from spsample.data.rmat import rmat, rmat_pairs
+from spsample.data.generators import (
+    PhiloxStream,
+    _bayes_rates,
+    _distinct_neighbours,
+    _pick_one,
+    nearest_neighbours,
+    rmat,
+    rmat_piece,
+    symmetric_graph,
+)
 from spsample.errors import DataError, InputError
 from spsample.store import to_scipy
 
@@ -112,14 +117,14 @@ def test_rmat_is_deterministic():
 
 
 def test_rmat_quadrants():
-    sources, targets = rmat_pairs(1, 40_000, PhiloxStream(0))
+    sources, targets = rmat_piece(1, 40_000, slice(0, 40_000), PhiloxStream(0))
     counts = np.bincount(2 * sources + targets, minlength=4)
     assert stats.chisquare(counts, 40_000 * np.array([0.57, 0.19, 0.19, 0.05])).pvalue > 1e-6
 
 
 def test_rmat_in_chunks(monkeypatch):
-    monkeypatch.setattr("spsample.data.rmat._CHUNK", 64)
-    sources, _ = rmat_pairs(6, 200, PhiloxStream(0))
+    monkeypatch.setattr("spsample.data.generators._CHUNK", 64)
+    sources, _ = rmat_piece(6, 200, slice(0, 200), PhiloxStream(0))
     assert len(sources) == 200
     assert sources.max() < 64
 
