@@ -308,15 +308,10 @@ def planted(
     >>> round(dataset.meta["bayes_rate"], 12)  # an odd degree and two classes: no ties
     0.9
     """
-    _check(num_nodes, degree, num_classes, noise)
-    stream = PhiloxStream(random_seed)
-    indices = _distinct_neighbours(num_nodes, degree, stream)
-    colours = stream.below(num_classes, num_nodes)
-    tied = _most_frequent(colours[indices], num_classes)
-    majority = _pick_one(tied, stream)
-    y = _replace_some(majority, num_classes, noise, stream)
-    split = random_split(stream.permutation(num_nodes))
-    rates = _bayes_rates(tied.sum(axis=1), num_classes, noise)
+    rows = PlantedRows(num_nodes, degree, num_classes, noise, random_seed=random_seed)
+    indices, colours = rows.neighbours(0, num_nodes), rows.colours(0, num_nodes)
+    y, rates = rows.labels(0, num_nodes, colours[indices])
+    split = random_split(rows.stream.at(rows.split_place).permutation(num_nodes))
     return Dataset(
         name="planted",
         graph=Graph(np.arange(num_nodes + 1, dtype=np.int64) * degree, indices.astype(np.int32).ravel()),
@@ -367,7 +362,10 @@ class PlantedRows:
     def __init__(
         self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
     ) -> None:
-        _check(num_nodes, degree, num_classes, noise)
+        require_int("degree", degree, minimum=1)
+        require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
+        require_int("num_classes", num_classes, minimum=2)
+        require_number("noise", noise, lambda x: 0.0 <= x <= 1.0, "a probability in [0, 1]")
         self.num_nodes, self.degree, self.num_classes, self.noise = num_nodes, degree, num_classes, noise
         self.stream = PhiloxStream(random_seed)
         self.split_place = (degree + 4) * num_nodes  # words before the permutation of the split
@@ -377,7 +375,7 @@ class PlantedRows:
         return self.stream.at(array * self.num_nodes + first)
 
     def neighbours(self, first: int, last: int) -> NDArray[np.int64]:
-        """Return the in-neighbours of the vertices first to last - 1, ascending in each row."""
+        """Return the in-neighbours of the vertices first to last - 1, ascending in each row: Floyd's algorithm."""
         chosen = np.empty((last - first, self.degree), dtype=np.int64)
         for step in range(self.degree):
             largest = self.num_nodes - 1 - self.degree + step
@@ -396,21 +394,6 @@ class PlantedRows:
         shift = 1 + self._from(self.degree + 3, first).below(self.num_classes - 1, last - first)
         labels = np.where(chance < self.noise, (majority + shift) % self.num_classes, majority)
         return labels, _bayes_rates(tied.sum(axis=1), self.num_classes, self.noise)
-
-
-def _check(num_nodes: int, degree: int, num_classes: int, noise: float) -> None:
-    require_int("degree", degree, minimum=1)
-    require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
-    require_int("num_classes", num_classes, minimum=2)
-    require_number("noise", noise, lambda x: 0.0 <= x <= 1.0, "a probability in [0, 1]")
-
-
-def _distinct_neighbours(num_nodes: int, degree: int, stream: PhiloxStream) -> NDArray[np.int64]:
-    """Choose ``degree`` other vertices for every vertex, ascending: Floyd's algorithm, all rows at once."""
-    chosen = np.empty((num_nodes, degree), dtype=np.int64)
-    for step, last in enumerate(range(num_nodes - 1 - degree, num_nodes - 1)):
-        _choose(chosen, step, last, stream.below(last + 1, num_nodes))
-    return _without_self(chosen, 0)
 
 
 def _choose(chosen: NDArray[np.int64], step: int, last: int, draw: NDArray[np.int64]) -> None:
@@ -438,14 +421,6 @@ def _pick_one(marked: NDArray[np.bool_], stream: PhiloxStream) -> NDArray[np.int
     rank = np.floor(stream.uniform(len(marked)) * marked.sum(axis=1)).astype(np.int64)
     hit = marked & (np.cumsum(marked, axis=1) == rank[:, None] + 1)
     result: NDArray[np.int64] = np.argmax(hit, axis=1)
-    return result
-
-
-def _replace_some(labels: NDArray[np.int64], num_classes: int, noise: float, stream: PhiloxStream) -> NDArray[np.int64]:
-    """Return the labels, each replaced with probability ``noise`` by a uniformly random other class."""
-    replaced = stream.uniform(len(labels)) < noise
-    shift = 1 + stream.below(num_classes - 1, len(labels))
-    result: NDArray[np.int64] = np.where(replaced, (labels + shift) % num_classes, labels)
     return result
 
 
