@@ -8,8 +8,6 @@ from typing import NamedTuple, NoReturn
 from spsample.convert.options import ConvertOptions
 from spsample.errors import InputError
 
-__all__ = ["EdgeColumns", "edge_columns", "is_column_number", "is_index_name", "named_ends"]
-
 _SOURCES = ("src", "source", "from", "u")
 _TARGETS = ("dst", "target", "to", "v")
 

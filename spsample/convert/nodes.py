@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from spsample.convert.columns import is_index_name
 from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
 from spsample.convert.options import ConvertOptions
-from spsample.convert.vertex_tables import VertexRows, feature_rows, open_table
+from spsample.convert.tables import VertexRows, feature_rows, open_table
 from spsample.data.labels import PARTS, class_labels, num_classes, repeated
 from spsample.errors import DataError, InputError
-
-__all__ = ["NodeTable"]
 
 _IDS = ("id", "node", "node_id", "nodeid", "vertex", "vertex_id", "vertexid", "name")
 _LABELS = ("label", "y", "class")

@@ -12,8 +12,6 @@ from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.store.validation import check_num_nodes
 
-__all__ = ["FORMATS", "ConvertOptions"]
-
 FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
 NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")

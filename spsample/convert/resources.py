@@ -14,8 +14,6 @@ from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, InputError
 from spsample.planning.memory_check import default_budget
 
-__all__ = ["SortPlan", "anonymous_bytes", "core", "in_order", "make_plan"]
-
 _LEAST = 24 * 2**20
 _SLACK = 48 * 2**20
 _MOST_CHUNK = 1 << 22

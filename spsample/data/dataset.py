@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "save_dataset", "write_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 

@@ -17,20 +17,6 @@ from spsample.store.validation import INT32_NODES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "NUM_CLASSES",
-    "NUM_FEATURES",
-    "PhiloxStream",
-    "PlantedRows",
-    "check_rmat",
-    "digits",
-    "nearest_neighbours",
-    "planted",
-    "rewire",
-    "rmat",
-    "rmat_piece",
-    "symmetric_graph",
-]
 
 _WORDS = 4
 """That one step of the counter makes."""

@@ -10,21 +10,6 @@ from numpy.typing import NDArray
 
 from spsample.errors import DataError
 
-__all__ = [
-    "PARTS",
-    "SPLIT_IDS",
-    "SPLIT_MASKS",
-    "Split",
-    "check_disjoint",
-    "class_labels",
-    "named_splits",
-    "num_classes",
-    "random_split",
-    "repeated",
-    "split_arrays",
-    "split_of",
-]
-
 _LARGEST_WHOLE = 2**53
 
 

@@ -15,8 +15,6 @@ from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph
 
-__all__ = ["NAMED", "data_root", "named_dataset"]
-
 ROOT_VARIABLE = "SPSAMPLE_DATA_ROOT"
 _PROTEIN_FILES = ("protein.mtx", "protein.mtx.gz", "protein.mtx.bz2")
 _PROTEIN_SOURCE = "the page of HipMCL, https://bitbucket.org/azadcse/hipmcl,"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["load_npz"]
-
 
 class _Archive:
     """The arrays of one file; every complaint names the file."""

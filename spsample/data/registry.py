@@ -19,8 +19,6 @@ from spsample.errors import DataError, DTypeError, InputError
 if TYPE_CHECKING:
     from spsample.store import Graph
 
-__all__ = ["GENERATORS", "generator_arguments", "load_dataset", "smaller_graph"]
-
 
 @dataclass(frozen=True)
 class _Generator:

@@ -16,8 +16,6 @@ from spsample.store import GraphStore
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids
 
-__all__ = ["dataset_of", "is_store", "load_store"]
-
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
 _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 """Facts about a store, and not about what is in it."""

@@ -17,17 +17,6 @@ from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 
-__all__ = [
-    "checked_data",
-    "checked_graph",
-    "checked_inputs",
-    "checked_sizes",
-    "checked_type",
-    "refuse",
-    "taken",
-    "warn_needless",
-]
-
 _TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler")
 _INSTEAD_OF = {"sampler": ("shuffle",), "batch_sampler": ("sampler", "shuffle", "drop_last", "batch_size")}
 _UNSET = {"sampler": None, "shuffle": False, "drop_last": False, "batch_size": 1}

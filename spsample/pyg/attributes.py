@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Attributes", "keep_edge_index", "with_hops"]
-
 
 class _Rows(NamedTuple):
     """An attribute with a row for each vertex, or for each edge."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborLoader"]
 
 _Step = Callable[[Any], Any]
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborSampler"]
 
 EPOCH_OF_CALLS = 2**64 - 1
 """Under which single batches are drawn: no pass over the data has this number."""

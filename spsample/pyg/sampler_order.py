@@ -17,8 +17,6 @@ from spsample.loading.order import Order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SamplerOrder", "order_of"]
-
 
 class SamplerOrder(Order):
     """What a sampler gives, drawn once for each epoch, at its start.

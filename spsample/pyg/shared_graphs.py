@@ -12,8 +12,6 @@ from spsample.store import Graph
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["SharedGraphs"]
-
 
 class _Made(NamedTuple):
     """A graph, and what it was made of; neither is kept alive."""

@@ -16,8 +16,6 @@ from spsample.common.checks import require_type
 from spsample.errors import InputError
 from spsample.nn.trimming import Calls, names_of, trimmed
 
-__all__ = ["trim", "untrim"]
-
 _HANDLE = "_trim_handle"
 
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from spsample.store.layout import CHUNK_BYTES
 
-__all__ = ["ArrayFile", "Workers"]
-
 Wrote = Callable[[int], None]
 """Told how many bytes were written."""
 

@@ -11,8 +11,6 @@ from spsample.errors import DataError
 from spsample.store import GraphStore
 from spsample.store.layout import MAP_ARRAYS
 
-__all__ = ["ENTRIES", "PERMUTATION", "Kinds", "inverse", "kinds_of"]
-
 ENTRIES = ("indices", "data", "edge_ids")
 PERMUTATION = "relabelled_from"
 """Array of a store with vertices numbered anew: the number that each had before."""

@@ -8,8 +8,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["Renumbering"]
-
 
 class Renumbering:
     """Change windows of rows: sources get new numbers and ascend, parallel edges keep their order.

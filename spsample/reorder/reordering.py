@@ -30,8 +30,6 @@ from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
 
-__all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore", "score_classes"]
-
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
 

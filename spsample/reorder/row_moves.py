@@ -18,8 +18,6 @@ from spsample.features.gathering import row_reader
 from spsample.reorder.array_files import ArrayFile
 from spsample.store.mapping import load_pages, release_pages
 
-__all__ = ["Runs", "copy_array", "move_rows", "move_runs", "whole_rows"]
-
 
 class Runs(NamedTuple):
     """Rows of several lengths: row i of `source` goes where the prefix sums of the lengths of `places` say.

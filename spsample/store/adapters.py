@@ -12,8 +12,6 @@ from spsample.errors import DTypeError, InputError
 from spsample.store import construction
 from spsample.store.graph_arrays import GraphArrays
 
-__all__ = ["dgl_arrays", "host_array", "pyg_arrays"]
-
 
 def pyg_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
     """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.npy import NpyHeader, read_header
 
-__all__ = ["npz_names", "read_npz"]
-
 _SUFFIX = ".npy"
 _LONGEST_END, _COUNT_AT, _COUNTED_ELSEWHERE = 22 + 65535, 10, 65535
 """Of the record at the end of an archive: its bytes with a comment, where its count of members is, and the count of

@@ -20,16 +20,6 @@ from spsample.common.threads import usable_cores
 from spsample.errors import DataError
 from spsample.store.layout import CHUNK_BYTES
 
-__all__ = [
-    "Checksum",
-    "checksums",
-    "file_sha256",
-    "record",
-    "record_path",
-    "recorded_sha256",
-    "require_recorded",
-]
-
 _MOST_THREADS = 16
 _RECORD = re.compile(rb"([0-9a-f]{64}) [ *]([^\n]+)\n?")
 _LARGEST_RECORD = 4096

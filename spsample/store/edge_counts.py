@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["num_repeated", "num_with_edges"]
-
 _PIECE = 1 << 19
 
 

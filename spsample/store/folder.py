@@ -20,8 +20,6 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DataError, InputError
 from spsample.store.files import UNSUPPORTED, sync_folder
 
-__all__ = ["PartialFolder", "is_partial", "only_recorded", "require_free_path", "require_room", "system_errors"]
-
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255 - len("..partial-01234567")
 _PARTIAL = re.compile(r"\..*\.partial-[0-9a-f]{8}", re.DOTALL)

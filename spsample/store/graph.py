@@ -22,8 +22,6 @@ from spsample.store.mapped_store import MappedStore
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Graph", "from_dgl", "graph_of", "to_scipy"]
-
 
 class Graph(BaseGraph):
     """A directed graph in CSR form: row = target vertex, columns = the vertices it aggregates from.

@@ -13,8 +13,6 @@ from spsample.common.contents import Contents
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Weighting
 
-__all__ = ["ARRAYS", "GraphArrays", "StoreOrigin"]
-
 ARRAYS = ("indptr", "indices", "data", "edge_ids")
 """Those that tell a graph from others, by their names in a store."""
 

@@ -28,18 +28,6 @@ import numpy as np
 from spsample.errors import DataError
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
-__all__ = [
-    "CHUNK_BYTES",
-    "FORMAT",
-    "MAP_ARRAYS",
-    "META_FILE",
-    "ArraySpec",
-    "array_file",
-    "check_layout",
-    "parse_meta",
-    "version_of",
-]
-
 FORMAT = "spsample graph"
 VERSION = 1
 REORDERED_VERSION = 2

@@ -22,8 +22,6 @@ from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
 
-__all__ = ["MappedStore", "read_meta"]
-
 _MOST_TRIES = 10
 
 T = TypeVar("T")

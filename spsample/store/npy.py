@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from spsample.errors import DataError
 
-__all__ = ["NpyHeader", "map_npy", "npy_header", "read_header"]
-
 _READERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

@@ -20,8 +20,6 @@ from spsample.store.vertex_ids import VertexIds, named_vertices
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["GraphStore"]
-
 
 class GraphStore(MappedStore):
     """A graph store: a folder with ``meta.json`` and ``.npy`` files, which are mapped, not read.

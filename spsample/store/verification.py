@@ -15,8 +15,6 @@ from spsample.store.checksums import checksums
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights
 
-__all__ = ["verify_checksums", "verify_structure"]
-
 _PIECE = 2**22
 """Entries looked at together: temporary arrays take some tens of MiB."""
 

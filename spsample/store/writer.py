@@ -31,8 +31,6 @@ from spsample.store.layout import (
 )
 from spsample.store.mapping import create_map, release_pages, shorten_map
 
-__all__ = ["StoreWriter"]
-
 _MOST_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
 

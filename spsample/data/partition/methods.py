@@ -25,27 +25,6 @@ from spsample.store import Graph
 from spsample.store.base_graph import require_local
 from spsample.store.validation import validate_seeds
 
-__all__ = [
-    "METHODS",
-    "VERTICES_PER_PART",
-    "PartitionRequest",
-    "as_train_vertices",
-    "check_parts_of_train",
-    "ldg",
-    "ldg_parts",
-    "metis",
-    "metis_partition",
-    "metis_seeds",
-    "pagraph",
-    "pagraph_parts",
-    "partition_vertices",
-    "random_parts",
-    "ranges",
-    "require_hops",
-    "require_num_parts",
-    "undirected",
-]
-
 _MOST_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 

@@ -21,16 +21,6 @@ from spsample.store import Graph, StoreWriter
 from spsample.store.base_graph import require_local
 from spsample.store.folder import PartialFolder, require_free_path, require_room
 
-__all__ = [
-    "PartitionQuality",
-    "Reach",
-    "entries_of",
-    "part_dataset",
-    "partition_quality",
-    "require_reach",
-    "write_part_stores",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Reach:
