@@ -17,8 +17,8 @@ from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes
 from spsample.errors import DataError
-from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
+from spsample.store.npy import read_npz
 
 if TYPE_CHECKING:
     from spsample.convert.origin import Origin

@@ -33,9 +33,9 @@ from spsample.convert.sort import (
 )
 from spsample.errors import DataError
 from spsample.store import StoreWriter
-from spsample.store.edge_counts import num_repeated, num_with_edges
 from spsample.store.npy import map_npy
 from spsample.store.validation import INT32_NODES, MAX_NODES
+from spsample.store.verification import num_repeated, num_with_edges
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""

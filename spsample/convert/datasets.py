@@ -21,8 +21,8 @@ from spsample.data.npz import load_npz
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store import Graph, GraphStore
 from spsample.store.adapters import host_array
-from spsample.store.archives import npz_names, read_npz
 from spsample.store.layout import MAP_ARRAYS
+from spsample.store.npy import npz_names, read_npz
 from spsample.store.validation import as_edge_index, as_weights
 
 _NAMES = ("original_ids", "names_ptr", "names_data")

@@ -14,7 +14,7 @@ from spsample.data.dataset import Dataset, Features
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, Split, class_labels, named_splits, num_classes, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
-from spsample.store.archives import read_npz
+from spsample.store.npy import read_npz
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.common.checks import short
 from spsample.errors import DTypeError, InputError
 from spsample.store import construction
-from spsample.store.graph_arrays import GraphArrays
+from spsample.store.construction import GraphArrays
 
 
 def pyg_arrays(data: Any, weight_attr: str | None) -> GraphArrays:

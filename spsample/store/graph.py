@@ -16,7 +16,7 @@ from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import adapters, construction, normalization
 from spsample.store.base_graph import BaseGraph
-from spsample.store.graph_arrays import ARRAYS, GraphArrays
+from spsample.store.construction import ARRAYS, GraphArrays
 from spsample.store.mapped_store import MappedStore
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
-from spsample.store.checksums import record_path, recorded_sha256, require_recorded
+from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.folder import is_partial, system_errors
-from spsample.store.graph_arrays import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
+from spsample.store.verification import record_path, recorded_sha256, require_recorded
 
 _MOST_TRIES = 10
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
-from spsample.store.construction import targets
-from spsample.store.graph_arrays import GraphArrays
+from spsample.store.construction import GraphArrays, targets
 
 ROWS_AT_ONCE = 1 << 16
 """Whose entries are numbered by row, where rows are summed."""

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from spsample.common.checks import require_type
 from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
-from spsample.store.checksums import record_path
 from spsample.store.graph import Graph, graph_of
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
 from spsample.store.row_order import ReorderedRows
-from spsample.store.verification import verify_checksums, verify_structure
+from spsample.store.verification import record_path, verify_checksums, verify_structure
 from spsample.store.vertex_ids import VertexIds, named_vertices
 
 if TYPE_CHECKING:

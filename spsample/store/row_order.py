@@ -12,7 +12,7 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.contents import Contents
 from spsample.sparse.local import LocalFrontier, LocalOperand
 from spsample.sparse.operand import Weighting
-from spsample.store.graph_arrays import ARRAYS, GraphArrays, StoreOrigin, frozen
+from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin, frozen
 
 __all__ = ["ReorderedArrays", "ReorderedOperand", "ReorderedRows", "RowOrder"]
 

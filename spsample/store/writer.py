@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.store.checksums import checksums, record, record_path
-from spsample.store.files import sync_file
-from spsample.store.folder import PartialFolder, system_errors
-from spsample.store.graph_arrays import ARRAYS
+from spsample.store.construction import ARRAYS
+from spsample.store.folder import PartialFolder, sync_file, system_errors
 from spsample.store.layout import (
     ARRAY_NAME,
     FORMAT,
@@ -30,6 +28,7 @@ from spsample.store.layout import (
     version_of,
 )
 from spsample.store.mapping import create_map, release_pages, shorten_map
+from spsample.store.verification import checksums, record, record_path
 
 _MOST_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
@@ -177,7 +176,7 @@ class StoreWriter:
         name : str
             An array that was created.
         sums : list of str
-            SHA-256 of each 64 MiB of its bytes, as `spsample.store.checksums.checksums` gives them.
+            SHA-256 of each 64 MiB of its bytes, as `spsample.store.verification.checksums` gives them.
 
         Raises
         ------

@@ -11,7 +11,7 @@ from spsample.errors import InputError
 from spsample.features import FeatureStore
 from spsample.loading import load_bulk
 from spsample.store import Graph, files
-from spsample.store.files import sync_folder, whole_file
+from spsample.store.folder import sync_folder, whole_file
 
 
 def test_a_file_that_could_not_be_finished_leaves_the_old_one(tmp_path):
