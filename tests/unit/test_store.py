@@ -341,7 +341,7 @@ def test_structure_is_verified(name, values, message, piece, store, monkeypatch)
 
     old = GraphStore.open(store).array(name).dtype
     overwrite(store, name, np.asarray(values, old))
-    monkeypatch.setattr(verification, "_PIECE", piece)
+    monkeypatch.setattr(verification, "_NUMBERS_AT_ONCE", piece)
     opened = GraphStore.open(store)
     with pytest.raises(DataError, match=message if piece > 9 else name):
         opened.verify()
