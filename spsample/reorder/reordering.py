@@ -22,9 +22,18 @@ from spsample.errors import DataError, InputError
 from spsample.features.score_order import hottest
 from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import ArrayFile, Workers
-from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of
-from spsample.reorder.new_numbers import Renumbering
-from spsample.reorder.row_moves import Runs, copy_array, move_rows, move_runs
+from spsample.reorder.row_moves import (
+    ENTRIES,
+    PERMUTATION,
+    Kinds,
+    Renumbering,
+    Runs,
+    copy_array,
+    inverse,
+    kinds_of,
+    move_rows,
+    move_runs,
+)
 from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import require_free_path, require_room, system_errors
