@@ -1,4 +1,4 @@
-"""What goes into a store beside the graph: features, labels, splits, names of the vertices, facts."""
+"""Arrays and facts of a store beside the graph: features, labels, splits, names of the vertices, facts."""
 
 from __future__ import annotations
 

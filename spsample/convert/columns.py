@@ -21,12 +21,12 @@ class EdgeColumns(NamedTuple):
 
 
 def is_column_number(word: str) -> bool:
-    """Whether a word is the number of a column, as far as it can be told without the table."""
+    """Tell whether a word is the number of a column, as far as it can be told without the table."""
     return word.isascii() and word.isdigit()
 
 
 def is_index_name(name: str) -> bool:
-    """Whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
+    """Tell whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
 
     Examples
     --------

@@ -49,7 +49,7 @@ _SPARSE = 10
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
+    """A conversion that is done: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
     ``columns`` are those of a table that hold sources and targets. ``not_read`` are columns of a table, or attributes
     of PyG's data, of which nothing was made. ``notes`` say what was made of a table of vertices or of a folder, and,

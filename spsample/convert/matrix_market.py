@@ -15,7 +15,7 @@ from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.convert.text import TextEdges, TextForm
 from spsample.errors import DataError
 
-_MOST_COMMENTS = 1 << 20
+_MAX_COMMENTS = 1 << 20
 _EXPECTED = "a square Matrix Market file: %%MatrixMarket matrix coordinate pattern|integer|real general|symmetric"
 
 
@@ -99,7 +99,7 @@ class MatrixMarketEdges(EdgeList):
 
 def _read_header(path: Path) -> _Header:
     with open_bytes(path) as file:
-        text = bytes(file.read(_MOST_COMMENTS)).decode("utf-8", "replace")
+        text = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace")
     lines = text.split("\n")
     words = lines[0].lower().split()
     if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:

@@ -51,7 +51,7 @@ def vertex_name(value: bytes | str) -> str:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type of Arrow is of strings or bytes."""
+    """Tell whether a type of Arrow is of strings or bytes."""
     return str(kind).startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary"))
 
 

@@ -22,8 +22,8 @@ _LABELS = ("label", "y", "class")
 _SPLITS = ("split",)
 _PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": 3}
 _NO_CLASS = frozenset({"na", "n/a", "nan", "null", "none"})
-_MOST_CLASSES = 1 << 16
-_MOST_WORDS = 1 << 20
+_MAX_CLASSES = 1 << 16
+_MAX_WORDS = 1 << 20
 _FEW = 5
 _BYTES_PER_ROW = 48
 
@@ -296,9 +296,9 @@ class NodeTable:
         if unsure:
             given = f"the label {unsure[0]!r} among names, such as {names[-1]!r}, in column {self._label}"
             raise self._refusal(given, "numbers, or names of classes", hint)
-        if len(names) > _MOST_CLASSES:
+        if len(names) > _MAX_CLASSES:
             given = f"{len(names)} different names in column {self._label}"
-            raise self._refusal(given, f"at most {_MOST_CLASSES} classes", hint)
+            raise self._refusal(given, f"at most {_MAX_CLASSES} classes", hint)
         places = {name: place for place, name in enumerate(names)}
         classes = [f"{place} {name}" for place, name in enumerate(names)]
         self.notes.append(f"classes of column {self._label}: {_some(classes)}")
@@ -336,8 +336,8 @@ class _Words:
             raise DataError(argument=argument, given=given, expected="names or numbers") from None
         words = [*column_names(argument, "of words", coded.dictionary), ""]
         places = np.array([self.words.setdefault(word, len(self.words)) for word in words], np.int32)
-        if len(self.words) > _MOST_WORDS:
-            given = f"more than {_MOST_WORDS} different values"
+        if len(self.words) > _MAX_WORDS:
+            given = f"more than {_MAX_WORDS} different values"
             raise DataError(argument=argument, given=given, expected="classes of vertices")
         self._rows.append(places[coded.indices.fill_null(len(words) - 1).to_numpy()])
 

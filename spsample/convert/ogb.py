@@ -26,7 +26,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def is_ogb_folder(path: Path) -> bool:
-    """Whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
+    """Tell whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
     return any(os.path.isfile(_raw(path) / name) for name in (_EDGES, *_OTHER_FORMS))
 
 

@@ -1,4 +1,4 @@
-"""What a conversion is told."""
+"""Options of a conversion."""
 
 import os
 from dataclasses import InitVar, dataclass

@@ -70,7 +70,7 @@ class Origin:
     rules: dict[str, Any] = field(default_factory=dict)
     """Options that the source settles itself."""
     row_normalized: bool = False
-    """Whether the entries of each row weigh the same and 1 together, without arrays of weights."""
+    """True where the entries of each row weigh the same and 1 together, without arrays of weights."""
     nodes: NodeTable | None = None
 
     def num_names(self) -> int:
@@ -115,7 +115,7 @@ def _origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Or
 
 
 def _is_compressed(path: Path, kind: str) -> bool:
-    """Whether a file has to be unpacked: by its bytes, except that raw numbers may have any, and go by the suffix."""
+    """Tell whether a file has to be unpacked: by its bytes, raw numbers, which may have any, go by the suffix."""
     if kind in ("int32", "int64"):
         return path.suffix.lower() in COMPRESSED
     return os.path.isfile(path) and compression(path) is not None
@@ -161,7 +161,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
 
 
 def _is_pair(text: str) -> bool:
-    """Whether two files are meant, and not one with a comma in its name."""
+    """Tell whether two files are meant, and not one with a comma in its name."""
     return text.endswith(".npy") and "," in text and not os.path.isfile(text)
 
 

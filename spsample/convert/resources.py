@@ -1,4 +1,4 @@
-"""What a conversion runs on: the compiled kernels, threads, and memory."""
+"""Means of a conversion: the compiled kernels, threads, and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spsample.planning.memory_check import default_budget
 
 _LEAST = 24 * 2**20
 _SLACK = 48 * 2**20
-_MOST_CHUNK = 1 << 22
+_MAX_CHUNK = 1 << 22
 _BUCKET = 1 << 20
 _UNKNOWN_BASE = 160 * 2**20
 
@@ -94,7 +94,7 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
             hint=f"This process holds {format_bytes(held)} already.",
         )
     share = room // (threads + 1)  # one share for what waits between threads and for memory that the kernels keep
-    chunk = min(_MOST_CHUNK, share // (64 + 4 * weight_bytes))
+    chunk = min(_MAX_CHUNK, share // (64 + 4 * weight_bytes))
     capacity = min(1 << 31, share // (56 + 2 * weight_bytes))
     return SortPlan(chunk, capacity, min(capacity, _BUCKET), threads)
 

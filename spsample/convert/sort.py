@@ -34,7 +34,7 @@ _HEADS = range(4, 13)
 
 
 class RecordFormat(NamedTuple):
-    """What a record is: see ``kernels/cpu/edge_records.h``."""
+    """The form of a record: see ``kernels/cpu/edge_records.h``."""
 
     head_bytes: int
     position_bits: int
@@ -121,7 +121,7 @@ class Spill:
 
 
 _BINS = 1 << 16
-_MOST_BUCKETS = 4096
+_MAX_BUCKETS = 4096
 _KEY_BITS = 64
 _SMALL_RECORD = 64
 
@@ -202,7 +202,7 @@ def make_buckets(histogram: TargetHistogram, num_nodes: int, most: int, position
     source_bits = max(1, (num_nodes - 1).bit_length())
     used = ((num_nodes - 1) >> shift) + 1
     total = int(bins.sum())
-    size = max(most, total // _MOST_BUCKETS)
+    size = max(most, total // _MAX_BUCKETS)
     wanted = _SMALL_RECORD - source_bits - position_bits
     if wanted < 0 or (num_nodes >> wanted) > max(2 * total // size, 16):
         wanted = _KEY_BITS - source_bits
@@ -233,7 +233,7 @@ def cut(counts: NDArray[np.int64], size: int, widest: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class EdgeRules:
-    """What is done to edges while they are sorted: see `ConvertOptions`; `source_bits` are those of a vertex id."""
+    """Changes of edges while they are sorted: see `ConvertOptions`; `source_bits` are those of a vertex id."""
 
     mirror: bool
     drop_loops: bool
@@ -459,7 +459,7 @@ class _BucketSorter:
     def __init__(self, spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, capacity: int) -> None:
         self.spill, self.buckets, self.rules, self.arrays, self.capacity = spill, buckets, rules, arrays, capacity
         self.failure: BaseException | None = None
-        """What stopped the others."""
+        """The error that stopped the others."""
 
     def run(self, bucket: int, places: Places) -> int:
         """Sort a bucket and write it; return its number of records."""

@@ -163,7 +163,7 @@ def generator_arguments(spec: str) -> list[float]:
     return _parse(spec, arguments, _GENERATORS[name])
 
 
-MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
+MAX_SMALL_ENTRIES, MAX_SMALL_SCALE, MIN_SMALL_SCALE = 1 << 22, 18, 10
 
 
 def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
@@ -200,7 +200,7 @@ def smaller_scale(num_nodes: int, average_degree: float) -> int:
     >>> smaller_scale(10**8, 29), smaller_scale(5000, 15)
     (17, 12)
     """
-    scale = LEAST_SMALL_SCALE
-    while scale < MOST_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MOST_SMALL_ENTRIES:
+    scale = MIN_SMALL_SCALE
+    while scale < MAX_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MAX_SMALL_ENTRIES:
         scale += 1
     return max(min(scale, num_nodes.bit_length() - 1), 1)

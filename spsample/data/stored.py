@@ -22,7 +22,7 @@ _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
+    """Tell whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
     return os.path.isfile(os.path.join(path, META_FILE))  # also where no file can have such a name
 
 
@@ -103,7 +103,7 @@ def _labels(store: GraphStore, n: int) -> NDArray[Any]:
 
 
 def _num_classes(store: GraphStore, y: NDArray[Any]) -> int:
-    """What the store says, or else one more than the largest label; one per column of `y`."""
+    """The number that the store states, or else one more than the largest label; one per column of `y`."""
     if y.ndim == 2:
         return int(y.shape[1])
     least = int(y.max(initial=-1)) + 1

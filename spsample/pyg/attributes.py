@@ -28,7 +28,7 @@ class _Rows(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What becomes of the attributes that data had when it was made."""
+    """Treatment of the attributes that data had when it was made."""
 
     data: Data
     held: dict[str, Any]
@@ -36,7 +36,7 @@ class _Plan(NamedTuple):
     bare: Data
 
     def fits(self, data: Data) -> bool:
-        """Whether data still have the same attributes."""
+        """Tell whether data still have the same attributes."""
         now = data._store._mapping
         return (
             data is self.data

@@ -168,7 +168,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.bulk_loader = self._make_bulk_loader(batch_size)
 
     def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
-        """What samples the batches of a pass, as `node_sampler` samples one."""
+        """Loader of the batches of a pass, as `node_sampler` samples one."""
         one = self.node_sampler
         return BulkLoader(
             one.graph,
@@ -203,7 +203,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             yield from map(partial(_after, here), made)
 
     def filter_fn(self, out: Any) -> Any:
-        """What a sampler returned, with the attributes of its vertices and edges, and transformed."""
+        """A sampler's output, with the attributes of its vertices and edges, and transformed."""
         ahead, here = self._arranged()
         return _after([*ahead, *here], out)
 
@@ -241,7 +241,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             self.bulk_loader.end_epoch()
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
-        """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
+        """Steps that a sampler's output goes through: ahead, in a thread, and then in the loop's."""
         are_as_sampled = self.transform_sampler_output is None and self.node_sampler.subgraph_type == "directional"
         marked = with_hops if self.trim and are_as_sampled else None
         steps = (self.transform_sampler_output, partial(self._attributes.joined, self.data), marked, self.transform)

@@ -38,7 +38,7 @@ class _Made(NamedTuple):
     versions: list[int]
 
     def is_of(self, tensors: list[torch.Tensor]) -> bool:
-        """Whether it was made of these tensors as they are now."""
+        """Tell whether it was made of these tensors as they are now."""
         return len(tensors) == len(self.tensors) and all(
             made() is tensor and version == tensor._version
             for made, tensor, version in zip(self.tensors, tensors, self.versions, strict=True)
@@ -161,7 +161,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
 
     @lazily
     def sampler(self) -> GraphSAGE:
-        """What samples the graph."""
+        """The sampler of the graph."""
         weighted = self.weight_attr is not None
         return GraphSAGE(self.num_neighbors, replace=self.replace, weighted=weighted, layout="subgraph")
 
@@ -181,7 +181,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
         return self.output_of(bulk[0] if len(bulk) else empty_minibatch(bulk, 0), inputs)
 
     def output_of(self, minibatch: MiniBatch, inputs: NodeSamplerInput) -> SamplerOutput:
-        """What PyG's samplers return for a minibatch; `inputs` are its seeds."""
+        """The output of PyG's samplers for a minibatch; `inputs` are its seeds."""
         edge_index, node, edge = subgraph_tensors(minibatch)
         output = SamplerOutput(
             node=node,

@@ -94,7 +94,7 @@ def untrim(model: nn.Module) -> nn.Module:
 
 
 def _takes_pairs(layer: MessagePassing) -> bool:
-    """Whether the layer's ``forward`` says that x may be a pair."""
+    """Tell whether the layer's ``forward`` says that x may be a pair."""
     parameters = inspect.signature(type(layer).forward).parameters
     is_usual = layer.flow == "source_to_target" and layer.node_dim in (-2, 0)
     if not is_usual or "x" not in parameters or "pos" in parameters:  # positions would have to be cut, too

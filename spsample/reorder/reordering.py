@@ -47,14 +47,14 @@ MEMORY_BUDGET = 512 * 2**20
 
 _META_BYTES = 2**20
 _CACHED_WINDOW = 64 * 2**20
-_MOST_HASHING = 16
-_LEAST_EXPONENT = 2000
+_MAX_HASHING = 16
+_MIN_EXPONENT = 2000
 """No float64 has an exponent below this number's negative."""
 
 
 @dataclass(frozen=True)
 class Reordering:
-    """What was written: the store, its sizes, whether its vertices have new numbers, bytes and seconds."""
+    """A store that was written: the store, its sizes, whether its vertices have new numbers, bytes and seconds."""
 
     path: str
     num_nodes: int
@@ -211,7 +211,7 @@ def score_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> score_classes(np.array([0.0, 3.0, 2.0, 4.0])).argsort(kind="stable").tolist()
     [0, 1, 2, 3]
     """
-    return np.where(scores > 0, np.frexp(scores)[1] + _LEAST_EXPONENT, 0).astype(np.float64)
+    return np.where(scores > 0, np.frexp(scores)[1] + _MIN_EXPONENT, 0).astype(np.float64)
 
 
 def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
@@ -232,7 +232,7 @@ def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
 
 
 class _Task(NamedTuple):
-    """What is to be written.
+    """Contents of the store to be written.
 
     Attributes
     ----------
@@ -298,7 +298,7 @@ class _Run:
             arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
             room = f"room for {format_bytes(self._total)} on the disk"
             with system_errors(self.out, room), ExitStack() as stack:
-                workers = stack.enter_context(Workers(min(usable_cores(), _MOST_HASHING), self.budget // 2))
+                workers = stack.enter_context(Workers(min(usable_cores(), _MAX_HASHING), self.budget // 2))
                 files = {
                     name: stack.enter_context(ArrayFile(writer.folder / array_file(name), array, workers, self._wrote))
                     for name, array in arrays.items()

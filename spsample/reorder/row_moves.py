@@ -291,7 +291,7 @@ def move_runs(
 
 
 _CHANGE_BYTES = 64
-"""What sorting takes for each entry."""
+"""Bytes that sorting takes for each entry."""
 _WORDS = {4: np.int32, 8: np.int64}
 
 

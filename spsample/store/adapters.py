@@ -1,4 +1,4 @@
-"""What a graph takes from PyG's data and DGL's graphs; neither is imported, the data bring their own methods."""
+"""Arrays of a graph from PyG's data and DGL's graphs; neither is imported, the data bring their own methods."""
 
 from __future__ import annotations
 

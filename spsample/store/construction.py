@@ -217,7 +217,7 @@ def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
 
 
 def rows_sorted(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
-    """Whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
+    """Tell whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
     falls = indices[1:] < indices[:-1]
     inner = indptr[(indptr > 0) & (indptr < len(indices))]
     falls[inner - 1] = False

@@ -207,7 +207,7 @@ class DeviceGraph(BaseGraph):
 
     @property
     def digest(self) -> str | None:
-        """That of the graph it was made of, if it has one."""
+        """Digest of the graph it was made of, if it has one."""
         return None if self._graph is None else self._graph.digest
 
     @property

@@ -251,7 +251,7 @@ class PartialFolder:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether a folder is one that is being written, or was left behind, by its name.
+    """Tell whether a folder is one that is being written, or was left behind, by its name.
 
     Examples
     --------

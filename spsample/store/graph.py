@@ -73,7 +73,7 @@ class Graph(BaseGraph):
 
     _arrays: GraphArrays
     kept: dict[Hashable, Any]
-    """What is found out about the graph once and stays with it: by backend, A on it; what plans measured."""
+    """Results that are found once and stay with the graph: by backend, A on it; what plans measured."""
 
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
@@ -275,7 +275,7 @@ class Graph(BaseGraph):
 
     @property
     def weighting(self) -> Weighting:
-        """What the values are: "unweighted" (1), "row" (1 / entries of the row) or "weighted" (``data``)."""
+        """Kind of values: "unweighted" (1), "row" (1 / entries of the row) or "weighted" (``data``)."""
         return self._arrays.weighting
 
     @property

@@ -31,12 +31,12 @@ from spsample.store.validation import INT32_NODES, MAX_NODES
 FORMAT = "spsample graph"
 VERSION = 1
 REORDERED_VERSION = 2
-"""That of stores whose rows were moved, which releases that know no such stores would read wrongly."""
+"""Version of stores whose rows were moved, which releases that know no such stores would read wrongly."""
 META_FILE = "meta.json"
 CHUNK_BYTES = 64 * 2**20
 """Bytes of an array that share a checksum; the last piece of an array may be shorter."""
 
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 LARGEST_META = 64 * 2**20
 ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 OWN_KEYS = ("format", "version", "arrays")
@@ -51,7 +51,7 @@ _WEIGHTINGS = ("unweighted", "row", "weighted")
 
 
 class ArraySpec(NamedTuple):
-    """What ``meta.json`` says about one array."""
+    """Entry of ``meta.json`` about one array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -136,8 +136,8 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
     if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
         raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
     spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
-    if len(shape) > _MOST_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
-        expected = f"at most {_MOST_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
+    if len(shape) > _MAX_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
+        expected = f"at most {_MAX_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
         raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected=expected)
     if len(sums) != spec.num_chunks:
         given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"

@@ -22,7 +22,7 @@ from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, ope
 from spsample.store.row_order import ReorderedArrays, RowOrder
 from spsample.store.verification import record_path, recorded_sha256, require_recorded
 
-_MOST_TRIES = 10
+_MAX_TRIES = 10
 
 T = TypeVar("T")
 Store = TypeVar("Store", bound="MappedStore")
@@ -59,7 +59,7 @@ class MappedStore:
         >>> folder.cleanup()
         """
         folder = Path(os.path.abspath(require_path("path", path)))
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             before = _identity(folder / META_FILE)
             try:
                 taken = take(cls._opened(folder))
@@ -84,7 +84,7 @@ class MappedStore:
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """Name of its folder."""
         return os.path.basename(os.path.abspath(self.path))
 
     @property
@@ -94,7 +94,7 @@ class MappedStore:
 
     @property
     def weighting(self) -> Weighting:
-        """What the values of the graph are, as ``meta.json`` states it."""
+        """Kind of values of the graph, as ``meta.json`` states it."""
         weighting: Weighting = self._meta["weighting"]
         return weighting
 
@@ -129,7 +129,7 @@ class MappedStore:
 
     @property
     def is_reordered(self) -> bool:
-        """Whether rows lie in another order than that of the vertices."""
+        """True where rows lie in another order than that of the vertices."""
         return MAP_ARRAYS[0] in self._specs
 
     def row_of_vertex(self) -> NDArray[Any] | None:

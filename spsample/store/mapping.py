@@ -109,7 +109,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file from another one that took its name."""
+    """Facts that tell a file from another one that took its name."""
 
     device: int
     inode: int

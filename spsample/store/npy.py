@@ -25,7 +25,7 @@ _OF_ARCHIVES = b"PK\x03\x04"
 
 
 class NpyHeader(NamedTuple):
-    """What a header says.
+    """Contents of a header.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ _LONGEST_END, _COUNT_AT, _COUNTED_ELSEWHERE = 22 + 65535, 10, 65535
 """Of the record at the end of an archive: its bytes with a comment, where its count of members is, and the count of
 archives that have more."""
 _PIECE = 1 << 20
-_MOST_DEFLATED = 1032
+_MAX_DEFLATED = 1032
 """Bytes that a byte of deflated data becomes, at most."""
 
 
@@ -243,7 +243,7 @@ def _check_count(file: IO[bytes], found: int) -> None:
 
 
 def _check_size(info: zipfile.ZipInfo, end: int, size: int) -> None:
-    most = info.compress_size if info.compress_type == zipfile.ZIP_STORED else _MOST_DEFLATED * info.compress_size
+    most = info.compress_size if info.compress_type == zipfile.ZIP_STORED else _MAX_DEFLATED * info.compress_size
     if end != info.file_size or info.compress_size > size or info.file_size > most:
         stated = f"{info.file_size} bytes in {info.compress_size} of the archive's {size}"
         raise ValueError(f"{info.filename} is said to be of {stated}, with an array that ends at {end}")

@@ -212,12 +212,12 @@ class ReorderedRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the numbers."""
+        """Dtype of the numbers."""
         return self.stored.dtype
 
     @property
     def base(self) -> NDArray[Any]:
-        """What the rows are a view of."""
+        """The array that the rows are a view of."""
         return self.stored
 
     @property

@@ -18,7 +18,7 @@ from spsample.errors import DataError, InputError
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights
 
-_MOST_THREADS = 16
+_MAX_THREADS = 16
 _RECORD = re.compile(rb"([0-9a-f]{64}) [ *]([^\n]+)\n?")
 _LARGEST_RECORD = 4096
 _READ_BYTES = 1 << 20
@@ -44,7 +44,7 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
     >>> [(c.name, c.nbytes, c.sha256[:8]) for c in checksums({"indptr": np.zeros(2, np.int64)})]
     [('indptr', 16, '374708ff')]
     """
-    threads = min(usable_cores(), _MOST_THREADS)
+    threads = min(usable_cores(), _MAX_THREADS)
     with ThreadPoolExecutor(threads, thread_name_prefix="sha256") as pool:
         waiting: list[Future[Checksum]] = []
         try:

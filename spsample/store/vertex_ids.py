@@ -109,7 +109,7 @@ class VertexIds:
 
 
 class _Integers(VertexIds):
-    """Those of ``original_ids``."""
+    """Names that ``original_ids`` holds."""
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         return np.asarray(self._store.array("original_ids"))[ids]
@@ -127,7 +127,7 @@ class _Integers(VertexIds):
 
 
 class _Strings(VertexIds):
-    """Those of ``names_ptr`` and ``names_data``."""
+    """Names that ``names_ptr`` and ``names_data`` hold."""
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         starts, data = self._store.array("names_ptr"), self._store.array("names_data")

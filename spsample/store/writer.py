@@ -30,7 +30,7 @@ from spsample.store.layout import (
 from spsample.store.mapping import create_map, release_pages, shorten_map
 from spsample.store.verification import checksums, record, record_path
 
-_MOST_BYTES = 2**62
+_MAX_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
 
 
@@ -156,7 +156,7 @@ class StoreWriter:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
         given_shape = shape if isinstance(shape, (tuple, list)) else (shape,)
         lengths = tuple(require_int("shape", length, minimum=0) for length in given_shape)
-        if prod(lengths) * kind.itemsize > _MOST_BYTES:
+        if prod(lengths) * kind.itemsize > _MAX_BYTES:
             expected = "at most 2**62 bytes"
             raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
         with system_errors(self.path, _WRITABLE):
@@ -274,7 +274,7 @@ class StoreWriter:
             sync_file(written)
 
     def _sizes(self) -> dict[str, Any]:
-        """What the arrays themselves tell."""
+        """Facts that the arrays themselves tell."""
         if "indptr" not in self._arrays or "indices" not in self._arrays:
             given = f"the arrays {', '.join(self._arrays) or '(none)'}"
             raise DataError(argument=str(self.path), given=given, expected="at least indptr and indices")

@@ -25,7 +25,7 @@ from spsample.store import Graph
 from spsample.store.base_graph import require_local
 from spsample.store.validation import validate_seeds
 
-_MOST_PARTS = 2**20
+_MAX_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 
 
@@ -89,7 +89,7 @@ class PartitionRequest:
 
 def require_num_parts(num_parts: Any) -> int:
     """Return a number of parts, from 1 to 2^20."""
-    return require_int("num_parts", num_parts, minimum=1, maximum=_MOST_PARTS)
+    return require_int("num_parts", num_parts, minimum=1, maximum=_MAX_PARTS)
 
 
 def require_hops(hops: Any) -> int:
@@ -465,7 +465,7 @@ def _cut(request: PartitionRequest, weights: NDArray[np.int64], options: Any) ->
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """What C code prints goes to standard error: METIS complains on standard output, where results go."""
+    """Send what C code prints to standard error: METIS complains on standard output, where results go."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
     stdout = os.dup(1)

@@ -1,4 +1,4 @@
-"""What parts are worth, and the stores that independent trainers open."""
+"""Measures of parts, and the stores that independent trainers open."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ class _Cut:
         return [one[self.parts[one] == part] for one in ids]
 
     def reach(self, part: int) -> Reach:
-        """What sampling from those needs."""
+        """All that sampling from those needs."""
         return Reach.of(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
 
     def dataset_of(self, part: int, reach: Reach) -> Dataset:
