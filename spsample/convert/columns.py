@@ -110,8 +110,8 @@ def _numbers(table: str, names: Sequence[str] | None, width: int, argument: str,
         chosen = [number if name is None else name for name, number in zip(by_name, by_number, strict=True)]
     for word, column in zip(words, chosen, strict=True):
         if column is None:
-            found = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
-            given = f"{word!r} for {table} with {found}"
+            described = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
+            given = f"{word!r} for {table} with {described}"
             raise InputError(argument=argument, given=given, expected="a column of the table")
     return [column for column in chosen if column is not None]
 

@@ -103,9 +103,9 @@ class VertexNames:
         CapacityError
             If the names take too much memory.
         """
-        found = self._numbers.get(name)
-        if found is not None:
-            return found
+        number = self._numbers.get(name)
+        if number is not None:
+            return number
         self._used += _BYTES_PER_NAME + len(name)
         check_room("string_ids", self._used, self._room)
         self._numbers[name] = len(self._numbers)

@@ -91,12 +91,12 @@ class NodeTable:
 
     def _id_column(self, given: str | None) -> str:
         names = self._table.names
-        found = self._alike(_IDS) if given is None else [name for name in names if name == given]
-        if len(found) == 1:
-            return found[0]
-        what = f"the columns {_some(found or names)}"
-        hint = f"Type --node-id COLUMN, such as --node-id {(found or names)[0]}."
-        if not found and any(_number(name) is not None for name in names):
+        columns = self._alike(_IDS) if given is None else [name for name in names if name == given]
+        if len(columns) == 1:
+            return columns[0]
+        what = f"the columns {_some(columns or names)}"
+        hint = f"Type --node-id COLUMN, such as --node-id {(columns or names)[0]}."
+        if not columns and any(_number(name) is not None for name in names):
             hint = "The first line must name the columns, as id,age: add it. Where it does, type --node-id COLUMN."
         raise InputError(
             argument="nodes" if given is None else "node_id",
@@ -109,12 +109,12 @@ class NodeTable:
         """The column of labels or splits; none where a file has them."""
         if getattr(options, option) is not None:
             return next(iter(self._columns_of(options, option)), None)
-        found = [name for name in self._alike(words) if name != self._id]
-        if len(found) > 1:
-            given = f"the columns {' and '.join(found)} in {self.path}"
-            hint = f"Type --{option} COLUMN, such as --{option} {found[0]}."
+        columns = [name for name in self._alike(words) if name != self._id]
+        if len(columns) > 1:
+            given = f"the columns {' and '.join(columns)} in {self.path}"
+            hint = f"Type --{option} COLUMN, such as --{option} {columns[0]}."
             raise InputError(argument="nodes", given=given, expected=f"one column of {option}", hint=hint)
-        return found[0] if found else None
+        return columns[0] if columns else None
 
     def _check_roles(self) -> None:
         twice = [name for name in (self._label, self._split) if name == self._id and name is not None]

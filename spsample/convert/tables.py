@@ -43,11 +43,11 @@ def _parts(path: Path) -> list[Path]:
     if not path.is_dir():
         require_file(path)
         return [path]
-    found = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
-    if not found or any(entry.parent != path for entry in found):
-        given = "parts in folders of their own" if found else "a folder without Parquet files"
+    parts = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
+    if not parts or any(entry.parent != path for entry in parts):
+        given = "parts in folders of their own" if parts else "a folder without Parquet files"
         raise DataError(argument=str(path), given=given, expected="a folder of .parquet files, the parts of one table")
-    return found
+    return parts
 
 
 @contextmanager
@@ -291,8 +291,8 @@ class CsvTable:
         table.numeric = numeric_columns(table.names, rows.schema.types)
         table._flags = frozenset(name for name, kind in types.items() if str(kind) == "bool")
         columns = [name for name, kind in types.items() if str(kind) == "string"]
-        found = {name: _no_number(rows.column(table.names.index(name))) for name in columns}
-        table.not_quite = {name: value for name, value in found.items() if value is not None}
+        values = {name: _no_number(rows.column(table.names.index(name))) for name in columns}
+        table.not_quite = {name: value for name, value in values.items() if value is not None}
         return table
 
     def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:

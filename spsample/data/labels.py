@@ -142,18 +142,18 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
     """
     splits = []
     for form in _FORMS:
-        found = {part: f"{part}_{form}" for part in PARTS}
+        held = {part: f"{part}_{form}" for part in PARTS}
         if (valid := f"valid_{form}") in names:
-            if found["val"] in names:
-                given = f"both {found['val']} and {valid}"
+            if held["val"] in names:
+                given = f"both {held['val']} and {valid}"
                 raise DataError(argument=argument, given=given, expected="one of the two")
-            found["val"] = valid
-        if any(name in names for name in found.values()):
-            splits.append(found)
-    if [found["test"] for found in splits] == ["test_masks", "test_idx"]:
+            held["val"] = valid
+        if any(name in names for name in held.values()):
+            splits.append(held)
+    if [split["test"] for split in splits] == ["test_masks", "test_idx"]:
         return splits[0]  # ids of the first of several splits, as published files have them
     if len(splits) > 1:
-        given = " and ".join(next(name for name in found.values() if name in names) for found in splits)
+        given = " and ".join(next(name for name in split.values() if name in names) for split in splits)
         raise DataError(argument=argument, given=given, expected="a split in one form")
     return splits[0] if splits else {}
 
@@ -186,24 +186,24 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     >>> named_splits("arrays", masks | {"test_mask": np.zeros(2, bool)}, 2)["val_masks"]
     array([[False,  True]])
     """
-    found = split_arrays(argument, arrays)
-    for name in found.values():
+    names = split_arrays(argument, arrays)
+    for name in names.values():
         if name not in arrays:
-            given = f"no array {name!r}, but {next(n for n in found.values() if n in arrays)!r}"
-            raise DataError(argument=argument, given=given, expected=f"all of {', '.join(found.values())}, or none")
-    if not found:
+            given = f"no array {name!r}, but {next(n for n in names.values() if n in arrays)!r}"
+            raise DataError(argument=argument, given=given, expected=f"all of {', '.join(names.values())}, or none")
+    if not names:
         return {}
-    held = {part: np.asarray(arrays[name]) for part, name in found.items()}
-    if found["train"].endswith("_idx"):
-        ids = {f"{part}_idx": _ids(argument, found[part], array, num_nodes) for part, array in held.items()}
+    held = {part: np.asarray(arrays[name]) for part, name in names.items()}
+    if names["train"].endswith("_idx"):
+        ids = {f"{part}_idx": _ids(argument, names[part], array, num_nodes) for part, array in held.items()}
         check_disjoint(argument, ids)
         return ids
-    _check_lengths(argument, found, held)
-    masks = {part: _mask(argument, found[part], array, num_nodes) for part, array in held.items()}
+    _check_lengths(argument, names, held)
+    masks = {part: _mask(argument, names[part], array, num_nodes) for part, array in held.items()}
     for part, mask in masks.items():
         first: Any = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
         if not np.array_equal(np.flatnonzero(mask[0]), np.sort(first)):
-            given = f"{found[part]} and {part}_idx, which differ"
+            given = f"{names[part]} and {part}_idx, which differ"
             raise DataError(argument=argument, given=given, expected="a split in one form, or ids of the first mask")
     splits = max(len(mask) for mask in masks.values())
     whole = {

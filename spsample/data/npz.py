@@ -176,10 +176,10 @@ def _check_finite(archive: _Archive, key: str) -> None:
 
 
 def _splits(archive: _Archive, n: int) -> list[Split]:
-    found = named_splits(str(archive.path), archive.arrays, n)
-    if SPLIT_MASKS[0] in found:
-        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(*found.values(), strict=True)]
-    return [split_of(*(found.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
+    arrays = named_splits(str(archive.path), archive.arrays, n)
+    if SPLIT_MASKS[0] in arrays:
+        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(*arrays.values(), strict=True)]
+    return [split_of(*(arrays.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
 
 
 def _meta(archive: _Archive) -> dict[str, Any]:

@@ -169,11 +169,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
         """Loader of the batches of a pass, as `node_sampler` samples one."""
-        one = self.node_sampler
+        node_sampler = self.node_sampler
         return BulkLoader(
-            one.graph,
+            node_sampler.graph,
             self.input_data.node.numpy(),
-            one.sampler,
+            node_sampler.sampler,
             batch_size=batch_size,
             bulk_size=self.bulk_size,
             memory_budget=self.memory_budget,
@@ -181,8 +181,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             edge_ids=True,
             shuffle=self._order,
             drop_last=self.drop_last,
-            random_seed=self._seed_of_rank(one.random_seed),
-            backend=one.backend,
+            random_seed=self._seed_of_rank(node_sampler.random_seed),
+            backend=node_sampler.backend,
         )
 
     def _seed_of_rank(self, random_seed: int) -> int:

@@ -65,10 +65,10 @@ class SharedGraphs:
 
     def of(self, data: Data, weight_attr: str | None = None) -> Graph:
         """The graph of the edges and weights that data have now; errors as of `Graph.from_pyg`."""
-        self._made = [one for one in self._made if one.graph() is not None]
+        self._made = [record for record in self._made if record.graph() is not None]
         tensors = _tensors(data, weight_attr)
-        found = (one.graph() for one in self._made if one.is_of(tensors)) if tensors else ()
-        for graph in found:
+        graphs = (record.graph() for record in self._made if record.is_of(tensors)) if tensors else ()
+        for graph in graphs:
             if graph is not None and graph.num_nodes == data.num_nodes:
                 return graph
         graph = Graph.from_pyg(data, weight_attr)
@@ -82,7 +82,7 @@ def _tensors(data: Data, weight_attr: str | None) -> list[torch.Tensor]:
     """Edges and weights; nothing where torch does not count how often they were changed."""
     names = ["edge_index"] if weight_attr is None else ["edge_index", str(weight_attr)]
     held = [data.get(name) for name in names]
-    is_counted = all(isinstance(one, torch.Tensor) and not one.is_inference() for one in held)
+    is_counted = all(isinstance(tensor, torch.Tensor) and not tensor.is_inference() for tensor in held)
     return held if is_counted and "adj_t" not in data else []
 
 

@@ -193,7 +193,7 @@ class ArrayFile:
             As `write`.
         """
         self._finish()
-        return [one.hexdigest() for one in self._sums]
+        return [chunk.hexdigest() for chunk in self._sums]
 
     def _finish(self) -> None:
         while self._under_way:

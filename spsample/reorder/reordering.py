@@ -323,7 +323,7 @@ class _Run:
         """Dtype and shape of every array, in the order of the store."""
         task = self.task
         dropped = {*task.left_out, *MAP_ARRAYS} | (set() if task.wants_edge_ids else {"edge_ids"})
-        sizes = {name: (one.dtype, one.shape) for name, one in task.store.specs.items() if name not in dropped}
+        sizes = {name: (spec.dtype, spec.shape) for name, spec in task.store.specs.items() if name not in dropped}
         if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
             sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
         return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
@@ -375,7 +375,7 @@ class _Run:
 
     def _write_others(self, files: dict[str, ArrayFile]) -> None:
         task, kinds = self.task, self.kinds
-        for name in (one for one in kinds.rows if one in files):
+        for name in (moved for moved in kinds.rows if moved in files):
             self._write_rows(name, files[name])
         self._write_runs(kinds, files)
         for name in kinds.ids:

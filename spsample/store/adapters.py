@@ -86,7 +86,7 @@ def _refuse_merged(data: Any, entries: int) -> None:
     if not hasattr(data.adj_t, "layout"):
         return
     held = (getattr(data, key, None) for key in ("edge_attr", "edge_weight", "edge_type"))
-    rows = [len(one) for one in held if one is not None and len(one) != entries]
+    rows = [len(attribute) for attribute in held if attribute is not None and len(attribute) != entries]
     if rows:
         hint = "torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before"
         if getattr(data, "edge_index", None) is not None:

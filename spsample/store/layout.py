@@ -98,8 +98,8 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
     except (ValueError, RecursionError) as error:
         raise DataError(argument=path, given=f"no JSON ({error})", expected="the meta.json of a store") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
-        raise DataError(argument=path, given=f"format {found!r}", expected=f'a JSON object with "format": "{FORMAT}"')
+        form = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
+        raise DataError(argument=path, given=f"format {form!r}", expected=f'a JSON object with "format": "{FORMAT}"')
     arrays = meta.get("arrays")
     _check_version(path, meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION)
     if not isinstance(arrays, dict):
@@ -125,8 +125,8 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
         given = f"an array named {name!r}"
         raise DataError(argument=path, given=given, expected="names of letters, digits and _, a letter first")
     if not isinstance(entry, dict) or entry.get("file") != array_file(name):
-        found = entry.get("file") if isinstance(entry, dict) else entry
-        given = f"the file {found!r} for the array {name}"
+        file = entry.get("file") if isinstance(entry, dict) else entry
+        given = f"the file {file!r} for the array {name}"
         raise DataError(argument=path, given=given, expected=f"{array_file(name)!r}, in the folder of the store")
     shape, sums = entry.get("shape"), entry.get("sha256")
     if not isinstance(shape, list) or not shape or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
@@ -206,11 +206,11 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
 
 def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: int) -> None:
     """Check the arrays and the fact of a store whose rows were moved, if it is one."""
-    found = [name for name in MAP_ARRAYS if name in specs]
-    if not found:
+    names = [name for name in MAP_ARRAYS if name in specs]
+    if not names:
         return
-    if len(found) < len(MAP_ARRAYS):
-        raise DataError(argument=path, given=f"only {', '.join(found)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
+    if len(names) < len(MAP_ARRAYS):
+        raise DataError(argument=path, given=f"only {', '.join(names)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
     ids = specs["indices"].dtype
     _check_array(path, specs, "row_of_vertex", (ids,), (n,))
     _check_array(path, specs, "vertex_of_row", (ids,), (n,))

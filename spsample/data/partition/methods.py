@@ -228,8 +228,8 @@ def ldg_parts(indptr: NDArray[np.int64], indices: NDArray[np.int64], num_parts: 
     room = [-(-n // num_parts)] * num_parts
     for v in range(n):
         near = parts[indices[indptr[v] : indptr[v + 1]]]
-        found = np.bincount(near[near >= 0], minlength=num_parts).tolist()
-        best = max(range(num_parts), key=lambda i: (found[i] * room[i], room[i], -i))
+        counts = np.bincount(near[near >= 0], minlength=num_parts).tolist()
+        best = max(range(num_parts), key=lambda i: (counts[i] * room[i], room[i], -i))
         parts[v] = best
         room[best] -= 1
     return parts
@@ -314,7 +314,7 @@ def pagraph_parts(
     needed: list[set[int]] = [set() for _ in range(num_parts)]
     for v in train.tolist():
         near = _in_neighbourhood(indptr, indices, v, hops)
-        larger = len(train) % num_parts - sum(len(one) > len(train) // num_parts for one in trains)
+        larger = len(train) % num_parts - sum(len(members) > len(train) // num_parts for members in trains)
 
         def score(i: int, near: set[int] = near) -> Fraction:
             lacks = Fraction(len(train), num_parts) - len(trains[i])
@@ -332,11 +332,11 @@ def pagraph_parts(
 
 def _in_neighbourhood(indptr: NDArray[np.int64], indices: NDArray[np.integer], vertex: int, hops: int) -> set[int]:
     """The vertices that lead to `vertex` by at most `hops` edges, itself among them."""
-    found = last = {vertex}
+    near = last = {vertex}
     for _ in range(hops):
-        last = {int(u) for v in last for u in indices[indptr[v] : indptr[v + 1]]} - found
-        found = found | last
-    return found
+        last = {int(u) for v in last for u in indices[indptr[v] : indptr[v + 1]]} - near
+        near = near | last
+    return near
 
 
 def _put_others(indptr: NDArray[np.int64], parts: NDArray[np.int32], needed: list[set[int]]) -> None:

@@ -334,7 +334,7 @@ class _Cut:
         kept = SPLIT_IDS if self.evaluation else SPLIT_IDS[:1]
         none = np.empty(0, np.int64)
         ids = [np.sort(getattr(self.dataset, name)) if name in kept else none for name in SPLIT_IDS]
-        return [one[self.parts[one] == part] for one in ids]
+        return [part_ids[self.parts[part_ids] == part] for part_ids in ids]
 
     def reach(self, part: int) -> Reach:
         """All that sampling from those needs."""
