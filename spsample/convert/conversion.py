@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from spsample.common.checks import require_type
-from spsample.common.threads import clear_pool
+from spsample.common.threads import clear_pool, in_order
 from spsample.convert.attributes import write_attributes
 from spsample.convert.edges import CachedEdges, EdgeChunk, EdgeList, check_chunk
 from spsample.convert.names import DistinctIds, RenumberedEdges
 from spsample.convert.options import ConvertOptions
 from spsample.convert.origin import Origin, open_origin
-from spsample.convert.resources import SortPlan, core, in_order, make_plan
+from spsample.convert.resources import SortPlan, core, make_plan
 from spsample.convert.sort import (
     EdgeRules,
     RecordFormat,

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.locks import renewed
+from spsample.common.threads import in_order
 from spsample.convert.edges import EdgeChunk
-from spsample.convert.resources import SortPlan, core, in_order
+from spsample.convert.resources import SortPlan, core
 from spsample.errors import DataError
 from spsample.store.folder import system_errors
 

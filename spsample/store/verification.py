@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import check_range, first_bad
-from spsample.common.threads import usable_cores
+from spsample.common.threads import in_order, usable_cores
 from spsample.errors import DataError, InputError
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights
@@ -45,18 +45,9 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
     [('indptr', 16, '374708ff')]
     """
     threads = min(usable_cores(), _MAX_THREADS)
-    with ThreadPoolExecutor(threads, thread_name_prefix="sha256") as pool:
-        waiting: list[Future[Checksum]] = []
-        try:
-            for name, chunk, piece in _pieces(arrays.items()):
-                waiting.append(pool.submit(_checksum, name, chunk, piece))
-                if len(waiting) > 2 * threads:
-                    yield waiting.pop(0).result()
-            while waiting:
-                yield waiting.pop(0).result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    yield from in_order(
+        (partial(_checksum, *piece) for piece in _pieces(arrays.items())), threads, 2 * threads, "sha256"
+    )
 
 
 def _pieces(arrays: Iterable[tuple[str, NDArray[Any]]]) -> Iterator[tuple[str, int, NDArray[np.uint8]]]:
