@@ -126,7 +126,7 @@ def dgl_arrays(graph: Any, weight_name: str | None) -> GraphArrays:
     source, target = (host_array(ends) for ends in graph.edges(order="eid"))
     weights = None
     if weight_name is not None:
-        if weight_name not in graph.edata:
+        if not isinstance(weight_name, str) or weight_name not in graph.edata:
             expected = f"the name of weights in graph.edata: {', '.join(map(repr, graph.edata)) or 'it has none'}"
             raise InputError(argument="weight_name", given=short(weight_name), expected=expected)
         weights = host_array(graph.edata[weight_name])

@@ -15,7 +15,7 @@ from spsample.errors import DataError
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import adapters, construction, normalization
-from spsample.store.base_graph import BaseGraph
+from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import ARRAYS, GraphArrays
 from spsample.store.mapped_store import MappedStore
 
@@ -510,6 +510,11 @@ def to_scipy(graph: Graph) -> csr_array:
 
     Values that are not stored are float64. The arrays are copies, which may be changed.
 
+    Raises
+    ------
+    DTypeError
+        If it is no `Graph`.
+
     Examples
     --------
     >>> to_scipy(Graph(indptr=[0, 2, 3], indices=[0, 1, 0]).normalized("row")).toarray()
@@ -518,6 +523,7 @@ def to_scipy(graph: Graph) -> csr_array:
     """
     from scipy.sparse import csr_array
 
+    require_local(graph)
     arrays = (normalization.entry_values(graph._arrays), graph.indices, graph.indptr)
     return csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes), copy=True)
 

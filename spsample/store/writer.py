@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
+from spsample.store.base_graph import require_local
 from spsample.store.construction import ARRAYS
 from spsample.store.folder import PartialFolder, sync_file, system_errors
 from spsample.store.layout import (
@@ -114,7 +115,14 @@ class StoreWriter:
         return self._open_folder().path
 
     def write_graph(self, graph: Any) -> None:
-        """Write the arrays of a `spsample.Graph`, which other arrays may follow."""
+        """Write the arrays of a `spsample.Graph`, which other arrays may follow.
+
+        Raises
+        ------
+        DTypeError, InputError, DataError
+            If it is no graph, or as `create`.
+        """
+        require_local(graph)
         for name in ARRAYS:
             array = getattr(graph, name)
             if array is not None:
