@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
     from spsample.backends.cuda.device import Device
     from spsample.sparse.operand import Weighting
-    from spsample.store.graph import Graph
 
 __all__ = ["DeviceGraph", "expected_visits", "hottest_rows", "split_rows"]
 
@@ -32,7 +31,7 @@ DRAWS_OF_A_BATCH = 1 << 17
 ENTRIES_AT_ONCE = 1 << 24
 
 
-def hottest_rows(graph: Graph, share: float) -> NDArray[np.int64]:
+def hottest_rows(graph: Any, share: float) -> NDArray[np.int64]:
     """Vertices, ascending, whose rows have at most `share` of all entries, chosen for the reads that they save.
 
     O(entries) time; some 50 bytes a vertex, and 8 bytes an entry of 2^24, or as many as there are vertices, at a time.
@@ -55,7 +54,7 @@ def hottest_rows(graph: Graph, share: float) -> NDArray[np.int64]:
     return hot
 
 
-def expected_visits(graph: Graph) -> NDArray[np.float64]:
+def expected_visits(graph: Any) -> NDArray[np.float64]:
     """(n,) how often each vertex is drawn as an in-neighbour, if every vertex draws up to 16 entries of its row once.
 
     Examples
@@ -137,11 +136,11 @@ class DeviceGraph(BaseGraph):
 
     is_on_device = True
 
-    def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
+    def __init__(self, graph: Any, entries: str | float = "auto") -> None:
         hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
         require_local(graph, expected="a Graph", hint=hint)
         kernels = _kernels()
-        self._graph: Graph | None = graph
+        self._graph: Any = graph
         self._entries = entries
         with kernels.session():
             share = _share(kernels, graph, entries)
@@ -211,7 +210,7 @@ class DeviceGraph(BaseGraph):
         return None if self._graph is None else self._graph.digest
 
     @property
-    def host(self) -> Graph | None:
+    def host(self) -> Any:
         """The graph it was made of; None where it was made of device arrays."""
         return self._graph
 
@@ -287,7 +286,7 @@ def _kernels() -> CudaKernels:
     return kernels  # type: ignore[no-any-return]
 
 
-def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
+def _share(kernels: CudaKernels, graph: Any, entries: Any) -> float:
     """The share of the entries that shall lie on the device."""
     if isinstance(entries, str) and entries in ("device", "host", "auto"):
         if entries != "auto":
@@ -298,11 +297,11 @@ def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
     return require_share("entries", entries, expected)
 
 
-def _entry_bytes(graph: Graph) -> int:
+def _entry_bytes(graph: Any) -> int:
     return graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize)
 
 
-def _matrix_on_device(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, tuple[Any, ...]]:
+def _matrix_on_device(kernels: CudaKernels, graph: Any, share: float) -> tuple[Matrix, tuple[Any, ...]]:
     """A's arrays, and the copies of hot rows that they lead to."""
     needed = int(share * _entry_bytes(graph) * graph.num_edges) + graph.indptr.nbytes
     free = kernels.device.free_bytes()
