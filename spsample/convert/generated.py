@@ -32,15 +32,15 @@ class RmatEdges(EdgeList):
         check_rmat(scale, edge_factor)
         self.name = f"rmat:{scale},{edge_factor}"
         self.num_nodes, self.num_edges = 1 << scale, edge_factor << scale
-        self._scale, self._stream = scale, PhiloxStream(random_seed)
+        self._scale, self._count, self._stream = scale, edge_factor << scale, PhiloxStream(random_seed)
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
-        for first in range(0, self.num_edges, min(count, _PIECE)):
-            yield partial(self._chunk, first, min(first + min(count, _PIECE), self.num_edges))
+        for first in range(0, self._count, min(count, _PIECE)):
+            yield partial(self._chunk, first, min(first + min(count, _PIECE), self._count))
 
     def _chunk(self, first: int, last: int) -> EdgeChunk:
-        ends = rmat_piece(self._scale, self.num_edges, slice(first, last), self._stream)
+        ends = rmat_piece(self._scale, self._count, slice(first, last), self._stream)
         return EdgeChunk(ends[0], ends[1], last - first, first=first)
 
 

@@ -159,7 +159,7 @@ class ParquetEdges(EdgeList):
         for name, column in zip(self._columns, columns, strict=True):
             if column.null_count:
                 raise DataError(argument=self.name, given=f"a null in column {name}", expected="a value in each row")
-        ends = [self._ids(name, column) for name, column in zip(self.ends, columns, strict=False)]
+        ends = [self._ids(name, column) for name, column in zip(self._columns[:2], columns, strict=False)]
         weights = None if self.weight_dtype is None else self._weights(columns[2])
         return EdgeChunk(ends[0], ends[1], len(ends[0]), weights=weights)
 

@@ -107,7 +107,7 @@ def _weights(data: Any, name: Any) -> NDArray[Any]:
     return host_array(held)
 
 
-def dgl_arrays(graph: Any, weight_name: str | None) -> GraphArrays:
+def dgl_arrays(graph: Any, weight_name: Any) -> GraphArrays:
     """Return the arrays of the graph of a ``dgl.DGLGraph``; edge ids are those of DGL.
 
     Raises

@@ -243,7 +243,8 @@ class DeviceGraph(BaseGraph):
             If the graph has weights that lie on the device only.
         """
         if self._graph is not None:
-            return self._graph.row_sums()
+            sums: NDArray[np.float32] = self._graph.row_sums()
+            return sums
         if self.weighting == "weighted":
             given = "a weighted graph of device arrays"
             raise InputError(
@@ -298,7 +299,7 @@ def _share(kernels: CudaKernels, graph: Any, entries: Any) -> float:
 
 
 def _entry_bytes(graph: Any) -> int:
-    return graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize)
+    return int(graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize))
 
 
 def _matrix_on_device(kernels: CudaKernels, graph: Any, share: float) -> tuple[Matrix, tuple[Any, ...]]:

@@ -357,7 +357,8 @@ class Graph(BaseGraph):
         """
         chosen = get_backend(backend)
         if chosen.name == "cuda":
-            return self.to_device("cuda").operand()
+            on_device: LocalOperand = self.to_device("cuda").operand()
+            return on_device
         operand: LocalOperand | None = self.kept.get(chosen.name)
         if operand is None:
             operand = self.kept[chosen.name] = self._arrays.operand(chosen)

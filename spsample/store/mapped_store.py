@@ -151,8 +151,8 @@ class MappedStore:
     def graph_arrays(self, access: str = "normal") -> GraphArrays:
         """Return the arrays of the graph over maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
         origin, order = StoreOrigin(str(self.path), self.digest, access), self.row_order(access)
-        names = ("indices", "data", "edge_ids")
-        indices, data, edge_ids = (self.array(name, access) if name in self else None for name in names)
+        data, edge_ids = (self.array(name, access) if name in self else None for name in ("data", "edge_ids"))
+        indices = self.array("indices", access)
         if order is not None:
             return ReorderedArrays(order, indices, data, edge_ids, self.weighting, origin)
         return GraphArrays(self.array("indptr", access), indices, data, edge_ids, self.weighting, origin)

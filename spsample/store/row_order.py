@@ -82,7 +82,7 @@ class ReorderedArrays(GraphArrays):
         self.order = order
         self.indptr = order.vertex_indptr
         self.weighting, self.origin = weighting, origin
-        self._lying = {"indices": indices, "data": data, "edge_ids": edge_ids}
+        self._lying: dict[str, Any] = {"indices": indices, "data": data, "edge_ids": edge_ids}
 
     def __getattr__(self, name: str) -> Any:
         """Make what is not there yet: entries in the order of vertices, and the numbers that tell them from others."""
@@ -97,7 +97,8 @@ class ReorderedArrays(GraphArrays):
 
     def lying(self, name: str) -> NDArray[Any] | None:
         """Return indices, data or edge_ids in the order of rows: nothing is read."""
-        return self._lying[name]
+        array: NDArray[Any] | None = self._lying[name]
+        return array
 
     def _by_vertex(self, lying: NDArray[Any] | None) -> NDArray[Any] | None:
         if lying is None:

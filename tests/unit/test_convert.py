@@ -25,7 +25,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spsample.cli.main import app
-from spsample.convert import ConvertOptions, bucket_writer, convert
+from spsample.convert import ConvertOptions, convert, sort
 from spsample.convert.resources import SortPlan, anonymous_bytes
 from spsample.convert.text import TextEdges, text_form
 from spsample.data import load_dataset
@@ -886,7 +886,7 @@ def test_options_that_would_be_lost(tmp_path, source, options, argument):
 def test_the_error_of_a_later_bucket_is_told(tmp_path, monkeypatch):
     """A bucket that fails stops those before it, which wait for their turn: its error is the one that comes out."""
     np.save(tmp_path / "a.npy", np.arange(2000).reshape(2, 1000) % 500)
-    real, calls = bucket_writer._sorted_edges, iter(range(10**6))
+    real, calls = sort._sorted_edges, iter(range(10**6))
 
     def slow_then_broken(*arguments):
         if next(calls) == 0:
@@ -894,7 +894,7 @@ def test_the_error_of_a_later_bucket_is_told(tmp_path, monkeypatch):
             return real(*arguments)
         raise DataError(argument="disk", given="an error", expected="none")
 
-    monkeypatch.setattr(bucket_writer, "_sorted_edges", slow_then_broken)
+    monkeypatch.setattr(sort, "_sorted_edges", slow_then_broken)
     with pytest.raises(DataError, match="disk"):
         convert(tmp_path / "a.npy", tmp_path / "store", ConvertOptions(deduplicate="sum"), plan=TINY)
 

@@ -394,9 +394,9 @@ def test_a_checksum_of_another_form(store):
 
 
 def test_the_damaged_piece_is_named(tmp_path, monkeypatch):
-    from spsample.store import checksums
+    from spsample.store import verification
 
-    for module in (checksums, layout):
+    for module in (verification, layout):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1024)
     graph = Graph(np.arange(1001), np.arange(1000))
     graph.save(tmp_path / "g")
