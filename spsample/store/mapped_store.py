@@ -150,12 +150,12 @@ class MappedStore:
 
     def graph_arrays(self, access: str = "normal") -> GraphArrays:
         """Return the arrays of the graph over maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        arrays = {name: self.array(name, access) for name in ARRAYS if name in self}
+        entries = arrays["indices"], arrays.get("data"), arrays.get("edge_ids")
         origin, order = StoreOrigin(str(self.path), self.digest, access), self.row_order(access)
-        data, edge_ids = (self.array(name, access) if name in self else None for name in ("data", "edge_ids"))
-        indices = self.array("indices", access)
         if order is not None:
-            return ReorderedArrays(order, indices, data, edge_ids, self.weighting, origin)
-        return GraphArrays(self.array("indptr", access), indices, data, edge_ids, self.weighting, origin)
+            return ReorderedArrays(order, *entries, self.weighting, origin)
+        return GraphArrays(arrays["indptr"], *entries, self.weighting, origin)
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs
