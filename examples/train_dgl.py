@@ -8,6 +8,7 @@ from dgl.nn import SAGEConv
 from torch.nn.functional import cross_entropy, relu
 
 import spsample as sp
+from spsample.store import from_dgl
 
 
 class SAGE(torch.nn.Module):
@@ -42,7 +43,7 @@ def make_loader(graph: sp.Graph, ids, sizes, data, **options):
 
 source, epochs = sys.argv[1:]
 g, train_ids, test_ids = load(source)
-graph = sp.Graph.from_dgl(g)
+graph = from_dgl(g)
 loader = make_loader(graph, train_ids, [10, 10], g.ndata, batch_size=512)
 torch.manual_seed(0)
 model = SAGE(g.ndata["feat"].shape[1], int(g.ndata["label"].max()) + 1)

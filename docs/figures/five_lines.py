@@ -14,6 +14,7 @@ import scipy.sparse as sparse
 
 import spsample as sp
 from spsample.sparse import CSRMatrix, normalize_rows, spgemm
+from spsample.store import to_scipy
 
 PLACES = [(0.0, 1.0), (1.0, 2.0), (1.0, 0.75), (2.2, 2.25), (0.6, -0.35), (2.2, 0.3), (3.3, 1.3), (2.9, -0.75)]
 EDGES = [(0, 1), (0, 2), (0, 4), (1, 2), (1, 3), (2, 5), (3, 6), (4, 5), (4, 7), (5, 6), (5, 7), (6, 7)]
@@ -52,7 +53,8 @@ def selected(A: sp.Graph, Q: np.ndarray) -> tuple[Panel, Panel]:
     """Q, and P = NORM(Q A) with its integers."""
     per_batch = len(Q) // len(SEEDS)
     batches = [row // per_batch for row in range(len(Q))]
-    counts = spgemm(CSRMatrix.from_scipy(sparse.csr_matrix(Q)), A.csr).to_scipy().toarray()
+    matrix = CSRMatrix(A.indptr, A.indices, A.data, (A.num_nodes, A.num_nodes))
+    counts = spgemm(CSRMatrix.from_scipy(sparse.csr_matrix(Q)), matrix).to_scipy().toarray()
     P = normalize_rows(CSRMatrix.from_scipy(sparse.csr_matrix(counts))).to_scipy().toarray()
     totals = counts.sum(axis=1).astype(int)
     text = [[f"{int(c)}/{t}" if c else "" for c in row] for row, t in zip(counts, totals, strict=True)]
@@ -136,7 +138,7 @@ def head(axes: plt.Axes, A: sp.Graph) -> None:
     axes.text(0.2, 0.1, "A graph, two batches of seeds", **title)
     picture(axes)
     axes.text(13.6, 0.1, "Its matrix A", **title)
-    dense = A.to_scipy().toarray()
+    dense = to_scipy(A).toarray()
     for j in range(A.num_nodes):
         axes.text(13.6 + j + 0.5, 1.15, str(j), ha="center", va="center", fontsize=8, color=GREY)
         axes.text(13.1, 1.5 + j + 0.53, str(j), ha="center", va="center", fontsize=8, color=GREY)

@@ -24,8 +24,7 @@ import tomli_w
 import typer
 
 from spsample.errors import DataError, InputError
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -16,7 +16,7 @@ from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
 from spsample.common.checks import require_choice
 from spsample.errors import InputError
-from spsample.store.files import whole_file
+from spsample.store.folder import whole_file
 
 if TYPE_CHECKING:
     from spsample.data import Dataset, PartitionQuality

@@ -20,8 +20,7 @@ from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
 
 __all__ = [
     "bytes_column",

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from spsample.backends import available_backends
 from spsample.common.checks import require_int
 
 MOST_THREADS = 4096
+
+Result = TypeVar("Result")
 
 
 def set_num_threads(threads: int) -> None:
@@ -71,6 +75,48 @@ def kernel_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         set_num_threads(before)
+
+
+def in_order(
+    tasks: Iterable[Callable[[], Result]], threads: int, waiting: int | None = None, name: str = ""
+) -> Iterator[Result]:
+    """Run functions on threads and yield what they return, in their order.
+
+    A function's exception is raised when its turn comes; those not begun by then are left out. Each thread uses one
+    thread of the compiled kernels.
+
+    Parameters
+    ----------
+    tasks : iterable of callable
+    threads : int
+        With 1 the functions run in this thread, each when it is asked for.
+    waiting : int, optional
+        Functions that are handed out at a time; by default as many as there are threads.
+    name : str, optional
+        That the threads' names begin with.
+
+    Examples
+    --------
+    >>> list(in_order([lambda: 1, lambda: 2], threads=2))
+    [1, 2]
+    """
+    if threads == 1:
+        for task in tasks:
+            yield task()
+        return
+    handed_out: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads, name, initializer=set_num_threads, initargs=(1,)) as executor:
+        try:
+            for task in tasks:
+                handed_out.append(executor.submit(task))
+                del task
+                if len(handed_out) >= (waiting or threads):
+                    yield handed_out.popleft().result()
+            while handed_out:
+                yield handed_out.popleft().result()
+        finally:
+            for future in handed_out:
+                future.cancel()
 
 
 def usable_cores() -> int:

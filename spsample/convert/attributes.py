@@ -1,4 +1,4 @@
-"""What goes into a store beside the graph: features, labels, splits, names of the vertices, facts."""
+"""Arrays and facts of a store beside the graph: features, labels, splits, names of the vertices, facts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spsample.convert.arrays import load_map
 from spsample.convert.compressed import require_file
+from spsample.convert.edges import load_map
 from spsample.convert.options import ConvertOptions
-from spsample.convert.vertex_tables import VertexRows
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, named_splits
+from spsample.convert.tables import VertexRows
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes
 from spsample.errors import DataError
-from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
+from spsample.store.npy import read_npz
 
 if TYPE_CHECKING:
     from spsample.convert.origin import Origin
     from spsample.store import StoreWriter
 
-__all__ = ["write_attributes"]
 
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting", "repeated_edges")
 _BYTES = 1 << 22

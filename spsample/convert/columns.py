@@ -8,8 +8,6 @@ from typing import NamedTuple, NoReturn
 from spsample.convert.options import ConvertOptions
 from spsample.errors import InputError
 
-__all__ = ["EdgeColumns", "edge_columns", "is_column_number", "is_index_name", "named_ends"]
-
 _SOURCES = ("src", "source", "from", "u")
 _TARGETS = ("dst", "target", "to", "v")
 
@@ -23,12 +21,12 @@ class EdgeColumns(NamedTuple):
 
 
 def is_column_number(word: str) -> bool:
-    """Whether a word is the number of a column, as far as it can be told without the table."""
+    """Tell whether a word is the number of a column, as far as it can be told without the table."""
     return word.isascii() and word.isdigit()
 
 
 def is_index_name(name: str) -> bool:
-    """Whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
+    """Tell whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
 
     Examples
     --------
@@ -112,8 +110,8 @@ def _numbers(table: str, names: Sequence[str] | None, width: int, argument: str,
         chosen = [number if name is None else name for name, number in zip(by_name, by_number, strict=True)]
     for word, column in zip(words, chosen, strict=True):
         if column is None:
-            found = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
-            given = f"{word!r} for {table} with {found}"
+            described = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
+            given = f"{word!r} for {table} with {described}"
             raise InputError(argument=argument, given=given, expected="a column of the table")
     return [column for column in chosen if column is not None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,9 @@ from typing import Any
 from spsample.errors import DataError, MissingDependencyError, require_module
 from spsample.store.folder import system_errors
 
-__all__ = [
-    "COMPRESSED",
-    "ORDER_MARK",
-    "binary_form",
-    "compression",
-    "decompressed",
-    "inner_suffix",
-    "open_bytes",
-    "require_file",
-    "require_utf8",
-    "utf8_blocks",
-]
-
 COMPRESSED = (".gz", ".zst", ".zstd")
 ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
+MAX_ROW = 1 << 26
 _FORMS = (
     (b"\x1f\x8b\x08", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -128,6 +116,37 @@ def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
         require_utf8(path, text, line)
         line += text.count(b"\n")
         yield text
+
+
+def blocks(
+    path: Path, size: int, end_of: Callable[[bytes], int], too_long: Callable[[int], DataError]
+) -> Iterator[bytes]:
+    """Yield a file in blocks of about `size` bytes, cut where `end_of` says, without a byte order mark.
+
+    `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` makes the error about a
+    row of that many bytes.
+
+    Raises
+    ------
+    DataError
+        Of `open_bytes`; that of `too_long`, where a row has more than 64 MiB.
+    """
+    with open_bytes(path) as file:
+        rest = without_order_mark(bytes(file.read(len(ORDER_MARK))))
+        while data := bytes(file.read(max(size, 1))):
+            rest += data
+            if end := end_of(rest):
+                yield rest[:end]
+                rest = rest[end:]
+            elif len(rest) > MAX_ROW:
+                raise too_long(len(rest))
+    if rest:
+        yield rest
+
+
+def without_order_mark(text: bytes) -> bytes:
+    """The beginning of a file, without a byte order mark."""
+    return text.removeprefix(ORDER_MARK)
 
 
 @contextmanager

@@ -14,25 +14,28 @@ from typing import Any
 import numpy as np
 
 from spsample.common.checks import require_type
-from spsample.common.threads import clear_pool
+from spsample.common.threads import clear_pool, in_order
 from spsample.convert.attributes import write_attributes
-from spsample.convert.bucket_writer import EdgeRules, SortedArrays
-from spsample.convert.buckets import TargetHistogram, make_buckets
-from spsample.convert.chunks import EdgeChunk, EdgeList, check_chunk
-from spsample.convert.edge_cache import CachedEdges
+from spsample.convert.edges import CachedEdges, EdgeChunk, EdgeList, check_chunk
 from spsample.convert.names import DistinctIds, RenumberedEdges
 from spsample.convert.options import ConvertOptions
 from spsample.convert.origin import Origin, open_origin
-from spsample.convert.resources import SortPlan, core, in_order, make_plan
-from spsample.convert.sort import partition, sort_buckets
-from spsample.convert.spill import RecordFormat, Spill
+from spsample.convert.resources import SortPlan, core, make_plan
+from spsample.convert.sort import (
+    EdgeRules,
+    RecordFormat,
+    SortedArrays,
+    Spill,
+    TargetHistogram,
+    make_buckets,
+    partition,
+    sort_buckets,
+)
 from spsample.errors import DataError
 from spsample.store import StoreWriter
-from spsample.store.edge_counts import num_repeated, num_with_edges
 from spsample.store.npy import map_npy
 from spsample.store.validation import INT32_NODES, MAX_NODES
-
-__all__ = ["Conversion", "Progress", "convert"]
+from spsample.store.verification import num_repeated, num_with_edges
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
@@ -46,7 +49,7 @@ _SPARSE = 10
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
+    """A conversion that is done: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
     ``columns`` are those of a table that hold sources and targets. ``not_read`` are columns of a table, or attributes
     of PyG's data, of which nothing was made. ``notes`` say what was made of a table of vertices or of a folder, and,
@@ -175,9 +178,9 @@ class _Run:
             weighted=edges.weight_dtype is not None,
             spilled_bytes=spilled,
             seconds=self.seconds,
-            columns=getattr(self.origin.edges, "ends", None),
-            not_read=self.origin.unread,
-            notes=(*self.origin.notes, *of_table, *self._notes(num_nodes)),
+            columns=self.origin.edges.ends,
+            not_read=self.origin.edges.unread,
+            notes=(*self.origin.edges.notes, *of_table, *self._notes(num_nodes)),
         )
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
@@ -266,8 +269,8 @@ class _Run:
             self.edges_read += chunk.count
             self.loops += loops
             line += chunk.lines
-            self.report("reading", self.edges_read, self.origin.num_edges)
-        self.origin.check()
+            self.report("reading", self.edges_read, self.origin.edges.num_edges)
+        self.origin.edges.check()
 
     def _measured(
         self, task: Callable[[], EdgeChunk], limit: int | None, count: bool

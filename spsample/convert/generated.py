@@ -13,41 +13,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.chunks import EdgeChunk
-from spsample.data.philox import PhiloxStream
-from spsample.data.planted import PlantedRows
-from spsample.data.rmat import NUM_CLASSES, NUM_FEATURES, check_rmat, rmat_piece
-from spsample.data.splits import SPLIT_IDS
+from spsample.convert.edges import EdgeChunk, EdgeList
+from spsample.data.generators import NUM_CLASSES, NUM_FEATURES, PhiloxStream, PlantedRows, check_rmat, rmat_piece
+from spsample.data.labels import SPLIT_IDS
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
 
-__all__ = ["PlantedEdges", "RmatEdges", "write_planted", "write_rmat"]
 
 _PIECE = 1 << 18
 _WORD_BITS, _DIGIT = 64, 16
 
 
-class RmatEdges:
-    """The pairs of an R-MAT graph, in the order of the generator; see `EdgeList`."""
-
-    rereadable = False
-    weight_dtype = None
+class RmatEdges(EdgeList):
+    """The pairs of an R-MAT graph, in the order of the generator."""
 
     def __init__(self, scale: int, edge_factor: int, random_seed: int) -> None:
         check_rmat(scale, edge_factor)
         self.name = f"rmat:{scale},{edge_factor}"
-        self.num_nodes: int | None = 1 << scale
-        self.num_edges = edge_factor << scale
-        self._scale, self._stream = scale, PhiloxStream(random_seed)
+        self.num_nodes, self.num_edges = 1 << scale, edge_factor << scale
+        self._scale, self._count, self._stream = scale, edge_factor << scale, PhiloxStream(random_seed)
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
-        for first in range(0, self.num_edges, min(count, _PIECE)):
-            yield partial(self._chunk, first, min(first + min(count, _PIECE), self.num_edges))
+        for first in range(0, self._count, min(count, _PIECE)):
+            yield partial(self._chunk, first, min(first + min(count, _PIECE), self._count))
 
     def _chunk(self, first: int, last: int) -> EdgeChunk:
-        ends = rmat_piece(self._scale, self.num_edges, slice(first, last), self._stream)
+        ends = rmat_piece(self._scale, self._count, slice(first, last), self._stream)
         return EdgeChunk(ends[0], ends[1], last - first, first=first)
 
 
@@ -65,16 +58,11 @@ def write_rmat(scale: int, edge_factor: int, random_seed: int, writer: StoreWrit
     _write_split(writer, stream, place + n, n)
 
 
-class PlantedEdges:
-    """The edges of a planted graph, row by row; see `EdgeList`."""
-
-    rereadable = False
-    weight_dtype = None
+class PlantedEdges(EdgeList):
+    """The edges of a planted graph, row by row."""
 
     def __init__(self, rows: PlantedRows) -> None:
-        self.name = "planted"
-        self.num_nodes: int | None = rows.num_nodes
-        self.num_edges = rows.num_nodes * rows.degree
+        self.name, self.num_nodes, self.num_edges = "planted", rows.num_nodes, rows.num_nodes * rows.degree
         self._rows = rows
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:

@@ -9,15 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.convert.chunks import EdgeChunk
 from spsample.convert.columns import EdgeColumns
 from spsample.convert.compressed import open_bytes
+from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.convert.text import TextEdges, TextForm
 from spsample.errors import DataError
 
-__all__ = ["MatrixMarketEdges"]
-
-_MOST_COMMENTS = 1 << 20
+_MAX_COMMENTS = 1 << 20
 _EXPECTED = "a square Matrix Market file: %%MatrixMarket matrix coordinate pattern|integer|real general|symmetric"
 
 
@@ -29,19 +27,17 @@ class _Header(NamedTuple):
     symmetric: bool
 
 
-class MatrixMarketEdges:
+class MatrixMarketEdges(EdgeList):
     """The entries of a matrix; symmetric ones hold one triangle, whose reverses follow entry by entry.
 
     The position of an edge in the input is its place among these: entries and, where symmetric, their reverses.
     """
 
-    rereadable = False
-
-    def __init__(self, path: Path, *, weighted: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.name = str(path)
         self._header = header = _read_header(path)
-        self.num_nodes: int | None = header.num_nodes
-        weight = 2 if weighted and not header.pattern else -1
+        self.num_nodes = header.num_nodes
+        weight = -1 if header.pattern else 2
         self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
         self._read: list[int] = []  # entries of each chunk
         width = 2 if header.pattern else 3
@@ -88,7 +84,7 @@ class MatrixMarketEdges:
         chunk.sources, chunk.targets, chunk.count = chunk.sources[:at], chunk.targets[:at], at
         chunk.weights = None if chunk.weights is None else chunk.weights[:at]
 
-    def check_count(self) -> None:
+    def check(self) -> None:
         """Refuse a file that ended early or went on, once it has been read.
 
         Raises
@@ -103,7 +99,7 @@ class MatrixMarketEdges:
 
 def _read_header(path: Path) -> _Header:
     with open_bytes(path) as file:
-        text = bytes(file.read(_MOST_COMMENTS)).decode("utf-8", "replace")
+        text = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace")
     lines = text.split("\n")
     words = lines[0].lower().split()
     if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:

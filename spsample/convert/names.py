@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.units import format_bytes
-from spsample.convert.chunks import EdgeChunk, EdgeList
+from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.errors import CapacityError, DataError
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
 
-__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames", "check_room", "column_names", "is_text", "vertex_name"]
 
 _BLANKS = " \t\f\v\r"
 _BYTES_PER_NAME = 160
@@ -52,7 +51,7 @@ def vertex_name(value: bytes | str) -> str:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type of Arrow is of strings or bytes."""
+    """Tell whether a type of Arrow is of strings or bytes."""
     return str(kind).startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary"))
 
 
@@ -104,9 +103,9 @@ class VertexNames:
         CapacityError
             If the names take too much memory.
         """
-        found = self._numbers.get(name)
-        if found is not None:
-            return found
+        number = self._numbers.get(name)
+        if number is not None:
+            return number
         self._used += _BYTES_PER_NAME + len(name)
         check_room("string_ids", self._used, self._room)
         self._numbers[name] = len(self._numbers)
@@ -176,14 +175,14 @@ class DistinctIds:
         self._sorted.append(np.union1d(before, last))
 
 
-class RenumberedEdges:
+class RenumberedEdges(EdgeList):
     """Other edges, with an id's place in `ids` for the id."""
 
     rereadable = True
 
     def __init__(self, edges: EdgeList, ids: NDArray[np.int64]) -> None:
         self.name, self.weight_dtype = edges.name, edges.weight_dtype
-        self.num_nodes: int | None = max(len(ids), 1)
+        self.num_nodes = max(len(ids), 1)
         self._edges, self._ids = edges, ids
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:

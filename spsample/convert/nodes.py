@@ -13,20 +13,17 @@ from numpy.typing import NDArray
 from spsample.convert.columns import is_index_name
 from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
 from spsample.convert.options import ConvertOptions
-from spsample.convert.vertex_tables import VertexRows, feature_rows, open_table
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import PARTS, repeated
+from spsample.convert.tables import VertexRows, feature_rows, open_table
+from spsample.data.labels import PARTS, class_labels, num_classes, repeated
 from spsample.errors import DataError, InputError
-
-__all__ = ["NodeTable"]
 
 _IDS = ("id", "node", "node_id", "nodeid", "vertex", "vertex_id", "vertexid", "name")
 _LABELS = ("label", "y", "class")
 _SPLITS = ("split",)
 _PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": 3}
 _NO_CLASS = frozenset({"na", "n/a", "nan", "null", "none"})
-_MOST_CLASSES = 1 << 16
-_MOST_WORDS = 1 << 20
+_MAX_CLASSES = 1 << 16
+_MAX_WORDS = 1 << 20
 _FEW = 5
 _BYTES_PER_ROW = 48
 
@@ -94,12 +91,12 @@ class NodeTable:
 
     def _id_column(self, given: str | None) -> str:
         names = self._table.names
-        found = self._alike(_IDS) if given is None else [name for name in names if name == given]
-        if len(found) == 1:
-            return found[0]
-        what = f"the columns {_some(found or names)}"
-        hint = f"Type --node-id COLUMN, such as --node-id {(found or names)[0]}."
-        if not found and any(_number(name) is not None for name in names):
+        columns = self._alike(_IDS) if given is None else [name for name in names if name == given]
+        if len(columns) == 1:
+            return columns[0]
+        what = f"the columns {_some(columns or names)}"
+        hint = f"Type --node-id COLUMN, such as --node-id {(columns or names)[0]}."
+        if not columns and any(_number(name) is not None for name in names):
             hint = "The first line must name the columns, as id,age: add it. Where it does, type --node-id COLUMN."
         raise InputError(
             argument="nodes" if given is None else "node_id",
@@ -112,12 +109,12 @@ class NodeTable:
         """The column of labels or splits; none where a file has them."""
         if getattr(options, option) is not None:
             return next(iter(self._columns_of(options, option)), None)
-        found = [name for name in self._alike(words) if name != self._id]
-        if len(found) > 1:
-            given = f"the columns {' and '.join(found)} in {self.path}"
-            hint = f"Type --{option} COLUMN, such as --{option} {found[0]}."
+        columns = [name for name in self._alike(words) if name != self._id]
+        if len(columns) > 1:
+            given = f"the columns {' and '.join(columns)} in {self.path}"
+            hint = f"Type --{option} COLUMN, such as --{option} {columns[0]}."
             raise InputError(argument="nodes", given=given, expected=f"one column of {option}", hint=hint)
-        return found[0] if found else None
+        return columns[0] if columns else None
 
     def _check_roles(self) -> None:
         twice = [name for name in (self._label, self._split) if name == self._id and name is not None]
@@ -299,9 +296,9 @@ class NodeTable:
         if unsure:
             given = f"the label {unsure[0]!r} among names, such as {names[-1]!r}, in column {self._label}"
             raise self._refusal(given, "numbers, or names of classes", hint)
-        if len(names) > _MOST_CLASSES:
+        if len(names) > _MAX_CLASSES:
             given = f"{len(names)} different names in column {self._label}"
-            raise self._refusal(given, f"at most {_MOST_CLASSES} classes", hint)
+            raise self._refusal(given, f"at most {_MAX_CLASSES} classes", hint)
         places = {name: place for place, name in enumerate(names)}
         classes = [f"{place} {name}" for place, name in enumerate(names)]
         self.notes.append(f"classes of column {self._label}: {_some(classes)}")
@@ -339,8 +336,8 @@ class _Words:
             raise DataError(argument=argument, given=given, expected="names or numbers") from None
         words = [*column_names(argument, "of words", coded.dictionary), ""]
         places = np.array([self.words.setdefault(word, len(self.words)) for word in words], np.int32)
-        if len(self.words) > _MOST_WORDS:
-            given = f"more than {_MOST_WORDS} different values"
+        if len(self.words) > _MAX_WORDS:
+            given = f"more than {_MAX_WORDS} different values"
             raise DataError(argument=argument, given=given, expected="classes of vertices")
         self._rows.append(places[coded.indices.fill_null(len(words) - 1).to_numpy()])
 

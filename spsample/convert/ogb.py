@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.chunks import EdgeList
 from spsample.convert.columns import EdgeColumns
 from spsample.convert.compressed import open_bytes
+from spsample.convert.edges import EdgeList
 from spsample.convert.options import ConvertOptions
+from spsample.convert.tables import CsvTable, VertexRows, feature_rows, matrices
 from spsample.convert.text import TextEdges, TextForm
-from spsample.convert.vertex_tables import CsvTable, VertexRows, feature_rows, matrices
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import named_splits
+from spsample.data.labels import class_labels, named_splits, num_classes
 from spsample.errors import DataError, require_module
-
-__all__ = ["OgbFolder", "is_ogb_folder"]
 
 _EDGES, _SIZES = "edge.csv.gz", "num-node-list.csv.gz"
 _FEATURES, _LABELS = "node-feat.csv.gz", "node-label.csv.gz"
@@ -29,7 +26,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def is_ogb_folder(path: Path) -> bool:
-    """Whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
+    """Tell whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
     return any(os.path.isfile(_raw(path) / name) for name in (_EDGES, *_OTHER_FORMS))
 
 
@@ -62,11 +59,11 @@ class OgbFolder:
     def edges(self) -> EdgeList:
         """Return the edges, in the direction of the file."""
         edges = TextEdges(self._raw / _EDGES, TextForm(",", EdgeColumns(0, 1), (2, 2)))
-        edges.num_nodes = self._num_nodes
+        edges.num_nodes, edges.notes = self._num_nodes, self._notes()
         return edges
 
-    def notes(self) -> tuple[str, ...]:
-        """Say what a user should know: which files are not read, and whether edges have a reverse."""
+    def _notes(self) -> tuple[str, ...]:
+        """Which files are not read, and whether edges have a reverse."""
         read = {_EDGES, _SIZES, _FEATURES, _LABELS, "num-edge-list.csv.gz"}
         unread = sorted(file.name for file in self._raw.glob("*.csv.gz") if file.name not in read)
         notes = [f"not read of {self._raw}: {', '.join(unread)}"] if unread else []

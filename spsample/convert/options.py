@@ -1,4 +1,4 @@
-"""What a conversion is told."""
+"""Options of a conversion."""
 
 import os
 from dataclasses import InitVar, dataclass
@@ -11,8 +11,6 @@ from spsample.common.threads import MOST_THREADS
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.store.validation import check_num_nodes
-
-__all__ = ["FORMATS", "ConvertOptions"]
 
 FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
 NPY_SHAPES = ("auto", "2,E", "E,2")

@@ -12,32 +12,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.convert.compressed import COMPRESSED, compression, decompressed, inner_suffix
-from spsample.convert.datasets import GraphEdges, data_attributes, npz_splits, open_npz, store_attributes
+from spsample.convert.datasets import (
+    GraphEdges,
+    data_attributes,
+    load_pyg,
+    npz_splits,
+    open_npz,
+    pyg_edges,
+    pyg_labels,
+    pyg_unread,
+    store_attributes,
+)
+from spsample.convert.edges import npy_edges, npy_pair, raw_edges
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
 from spsample.convert.nodes import NodeTable
 from spsample.convert.ogb import OgbFolder, is_ogb_folder
 from spsample.convert.options import ConvertOptions
-from spsample.convert.pyg import load_pyg, pyg_edges, pyg_labels, pyg_unread
 from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
+from spsample.data.generators import NUM_CLASSES, PlantedRows
 from spsample.data.named import NAMED
-from spsample.data.planted import PlantedRows
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
-from spsample.data.rmat import NUM_CLASSES
 from spsample.data.stored import dataset_of, is_store
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 
 if TYPE_CHECKING:
-    from spsample.convert.chunks import EdgeList
+    from spsample.convert.edges import EdgeList
     from spsample.store import StoreWriter
 
-__all__ = ["Origin", "open_origin"]
 
 _SUFFIXES = {
     ".txt": "text", ".csv": "text", ".tsv": "text", ".edges": "text", ".el": "text", ".wel": "text", ".ssv": "text",
@@ -60,21 +67,11 @@ class Origin:
     write: Callable[[StoreWriter], None] | None = None
     names: VertexNames | None = None
     original_ids: NDArray[np.int64] | None = None
-    num_edges: int | None = None
     rules: dict[str, Any] = field(default_factory=dict)
     """Options that the source settles itself."""
     row_normalized: bool = False
-    """Whether the entries of each row weigh the same and 1 together, without arrays of weights."""
-    unread: tuple[str, ...] = ()
-    """Columns of a table, or attributes of PyG's data, of which nothing is made."""
+    """True where the entries of each row weigh the same and 1 together, without arrays of weights."""
     nodes: NodeTable | None = None
-    notes: tuple[str, ...] = ()
-    """What a user should know of the source."""
-
-    def check(self) -> None:
-        """Compare what was read with what the source says of it."""
-        if isinstance(self.edges, MatrixMarketEdges):
-            self.edges.check_count()
 
     def num_names(self) -> int:
         """How many vertices have been named."""
@@ -118,7 +115,7 @@ def _origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Or
 
 
 def _is_compressed(path: Path, kind: str) -> bool:
-    """Whether a file has to be unpacked: by its bytes, except that raw numbers may have any, and go by the suffix."""
+    """Tell whether a file has to be unpacked: by its bytes, raw numbers, which may have any, go by the suffix."""
     if kind in ("int32", "int64"):
         return path.suffix.lower() in COMPRESSED
     return os.path.isfile(path) and compression(path) is not None
@@ -153,21 +150,18 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
         folder = OgbFolder(Path(text), options)
         _refuse_weights(options, text)
         facts, arrays = folder.attributes()
-        return Origin(folder.edges(), folder.name, {"source": text} | facts, arrays, notes=folder.notes())
+        return Origin(folder.edges(), folder.name, {"source": text} | facts, arrays)
     if kind == "npz":
         return _from_npz(Path(text), options)
     if kind == "pyg":
         return replace(_from_object(load_pyg(Path(text)), options, text), name=Path(text).stem)
     names = VertexNames(room) if options.string_ids else None
-    edges = _edges(text, kind, options, names)
-    total = getattr(edges, "num_edges", None)
-    name, unread = Path(text.split(",")[0]).name.split(".")[0], getattr(edges, "unread", ())
-    notes = getattr(edges, "notes", ())
-    return Origin(edges, name, {"source": text}, names=names, num_edges=total, unread=unread, notes=notes)
+    name = Path(text.split(",")[0]).name.split(".")[0]
+    return Origin(_edges(text, kind, options, names), name, {"source": text}, names=names)
 
 
 def _is_pair(text: str) -> bool:
-    """Whether two files are meant, and not one with a comma in its name."""
+    """Tell whether two files are meant, and not one with a comma in its name."""
     return text.endswith(".npy") and "," in text and not os.path.isfile(text)
 
 
@@ -265,14 +259,11 @@ def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
         scale, factor = int(values[0]), int(values[1])
         facts |= {"scale": scale, "edge_factor": factor, "num_classes": NUM_CLASSES}
         rules = {"symmetrise": True, "drop_self_loops": True, "deduplicate": "first", "edge_ids": False}
-        edges: Any = RmatEdges(scale, factor, seed)
         write = partial(write_rmat, scale, factor, seed)
-        return Origin(edges, name, facts, write=write, rules=rules, num_edges=edges.num_edges)
+        return Origin(RmatEdges(scale, factor, seed), name, facts, write=write, rules=rules)
     rows = PlantedRows(*values, random_seed=seed)  # type: ignore[arg-type]
     facts |= {"degree": rows.degree, "noise": rows.noise, "num_classes": rows.num_classes}
-    edges = PlantedEdges(rows)
-    write = partial(write_planted, rows)
-    return Origin(edges, name, facts, write=write, rules={"edge_ids": False}, num_edges=edges.num_edges)
+    return Origin(PlantedEdges(rows), name, facts, write=partial(write_planted, rows), rules={"edge_ids": False})
 
 
 def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
@@ -284,4 +275,5 @@ def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
     if options.labels is None:
         facts, labels = pyg_labels(source, name, edges.num_nodes)
         arrays |= labels
-    return Origin(edges, name, facts, arrays, unread=pyg_unread(source, options.weights))
+    edges.unread = pyg_unread(source, options.weights)
+    return Origin(edges, name, facts, arrays)

@@ -1,28 +1,21 @@
-"""What a conversion runs on: the compiled kernels, threads, and memory."""
+"""Means of a conversion: the compiled kernels, threads, and memory."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from spsample.common.threads import compiled_core, set_num_threads
+from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, InputError
 from spsample.planning.memory_check import default_budget
 
-__all__ = ["SortPlan", "anonymous_bytes", "core", "in_order", "make_plan"]
-
 _LEAST = 24 * 2**20
 _SLACK = 48 * 2**20
-_MOST_CHUNK = 1 << 22
+_MAX_CHUNK = 1 << 22
 _BUCKET = 1 << 20
 _UNKNOWN_BASE = 160 * 2**20
-
-Result = TypeVar("Result")
 
 
 def core() -> Any:
@@ -37,30 +30,6 @@ def core() -> Any:
     if core is None:
         raise BackendError("conversions need the compiled core of spsample, which is missing here: install the package")
     return core
-
-
-def in_order(tasks: Iterable[Callable[[], Result]], threads: int) -> Iterator[Result]:
-    """Run functions on `threads` threads and yield what they return, in their order.
-
-    A function's exception is raised when its turn comes; those not begun by then are left out.
-    """
-    if threads == 1:
-        for task in tasks:
-            yield task()
-        return
-    waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(threads, initializer=set_num_threads, initargs=(1,)) as executor:
-        try:
-            for task in tasks:
-                waiting.append(executor.submit(task))
-                del task
-                if len(waiting) >= threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 @dataclass(frozen=True)
@@ -96,7 +65,7 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
             hint=f"This process holds {format_bytes(held)} already.",
         )
     share = room // (threads + 1)  # one share for what waits between threads and for memory that the kernels keep
-    chunk = min(_MOST_CHUNK, share // (64 + 4 * weight_bytes))
+    chunk = min(_MAX_CHUNK, share // (64 + 4 * weight_bytes))
     capacity = min(1 << 31, share // (56 + 2 * weight_bytes))
     return SortPlan(chunk, capacity, min(capacity, _BUCKET), threads)
 

@@ -9,26 +9,398 @@ are all the same pair of vertices need no sort.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.convert.bucket_writer import (
-    BucketWriter,
-    EdgeRules,
-    KeyRange,
-    Places,
-    PlacesInTurn,
-    SortedArrays,
-    StoppedError,
-)
-from spsample.convert.buckets import Buckets, cut
-from spsample.convert.chunks import EdgeChunk
-from spsample.convert.resources import SortPlan, core, in_order
-from spsample.convert.spill import Segment, Spill
+from spsample.common.locks import renewed
+from spsample.common.threads import in_order
+from spsample.convert.edges import EdgeChunk
+from spsample.convert.resources import SortPlan, core
+from spsample.errors import DataError
+from spsample.store.folder import system_errors
 
-__all__ = ["partition", "sort_buckets"]
+if TYPE_CHECKING:
+    from spsample.convert.edges import EdgeChunk
+
+
+_HEADS = range(4, 13)
+
+
+class RecordFormat(NamedTuple):
+    """The form of a record: see ``kernels/cpu/edge_records.h``."""
+
+    head_bytes: int
+    position_bits: int
+    weight_bytes: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of a record."""
+        return self.head_bytes + self.weight_bytes
+
+    @classmethod
+    def for_bits(cls, key_bits: int, position_bits: int, weight_bytes: int) -> RecordFormat:
+        """Return the smallest records that hold keys and positions of these widths in bits."""
+        head = next(size for size in _HEADS if 8 * size >= key_bits + position_bits)
+        return cls(head, position_bits, weight_bytes)
+
+
+class Segment(NamedTuple):
+    """Records of one bucket that came from one chunk, whose first edge is number `first`."""
+
+    first: int
+    offset: int
+    size: int
+
+
+class Spill:
+    """One file of records: the chunks one after the other, each grouped by bucket.
+
+    Writes are sequential and as long as a chunk; a bucket is read in as many pieces as there are chunks.
+    """
+
+    def __init__(self, path: Path, record_format: RecordFormat) -> None:
+        self.format = record_format
+        self.nbytes = 0
+        self.path = path
+        with system_errors(path, "a temporary file that can be made"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._chunks: dict[int, tuple[int, int, NDArray[np.int64]]] = {}
+        self._lock = renewed(Lock())
+
+    def add(self, number: int, first: int, records: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        """Write the records of chunk `number`; bucket b has those from ``offsets[b]`` to ``offsets[b + 1]``."""
+        with self._lock:
+            at = self.nbytes
+            self.nbytes += len(records)
+            self._chunks[number] = (first, at, offsets)
+        view, done = records.data, 0
+        while done < len(view):
+            try:
+                done += os.pwrite(self._descriptor, view[done:], at + done)
+            except OSError as error:
+                given = f"{error.strerror} while edges were sorted"
+                raise DataError(argument=str(self.path.parent), given=given, expected="room on the disk") from error
+
+    def segments(self, bucket: int) -> list[Segment]:
+        """Return the segments of a bucket, in the order of the input."""
+        result = []
+        for number in sorted(self._chunks):
+            first, at, offsets = self._chunks[number]
+            begin, end = int(offsets[bucket]), int(offsets[bucket + 1])
+            if end > begin:
+                result.append(Segment(first, at + begin * self.format.size, end - begin))
+        return result
+
+    def read(self, segments: list[Segment]) -> NDArray[np.uint8]:
+        """Return the records of segments, one after the other."""
+        size = self.format.size
+        records = np.empty(size * sum(segment.size for segment in segments), np.uint8)
+        view, done = records.data, 0
+        for segment in segments:
+            end, at = done + segment.size * size, segment.offset
+            while done < end:
+                got = os.preadv(self._descriptor, [view[done:end]], at)
+                if got == 0:
+                    given = "a temporary file that was cut short"
+                    raise DataError(argument=str(self.path), given=given, expected="the records written to it")
+                done, at = done + got, at + got
+        return records
+
+    def close(self) -> None:
+        """Remove the file."""
+        os.close(self._descriptor)
+        self.path.unlink(missing_ok=True)
+
+
+_BINS = 1 << 16
+_MAX_BUCKETS = 4096
+_KEY_BITS = 64
+_SMALL_RECORD = 64
+
+
+class TargetHistogram:
+    """Counts of targets in at most 65536 ranges of equal length 2^shift, which grow with the largest id.
+
+    Parameters
+    ----------
+    mirror, drop_loops
+        Which edges count: see `ConvertOptions`.
+    """
+
+    def __init__(self, *, mirror: bool, drop_loops: bool) -> None:
+        self.bins: NDArray[np.int64] = np.zeros(_BINS, np.int64)
+        self.shift = 0
+        self.largest = -1
+        self._mirror = mirror
+        self._drop_loops = drop_loops
+        self._lock = renewed(Lock())
+
+    def reach(self, largest: int) -> None:
+        """Let ids up to `largest` be counted."""
+        with self._lock:
+            self.largest = max(self.largest, largest)
+            while self.largest >> self.shift >= _BINS:
+                self.bins = _folded(self.bins)
+                self.shift += 1
+
+    def count(self, chunk: EdgeChunk) -> None:
+        """Count the edges of a chunk; their ids were given to `reach`. Several threads may call it at once."""
+        bins, shift = np.zeros(_BINS, np.int64), self.shift
+        core().edge_histogram(
+            chunk.sources, chunk.targets, chunk.step, chunk.count, bins, shift, self._mirror, self._drop_loops
+        )
+        self._add(bins, shift)
+
+    def add_loops(self, num_nodes: int) -> None:
+        """Count one more edge to each vertex."""
+        starts = np.arange(_BINS, dtype=np.int64) << self.shift
+        self.bins += np.clip(num_nodes - starts, 0, 1 << self.shift)
+
+    def _add(self, bins: NDArray[Any], shift: int) -> None:
+        with self._lock:
+            while shift < self.shift:
+                bins = _folded(bins)
+                shift += 1
+            self.bins += bins
+
+
+def _folded(bins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts in ranges of twice the length."""
+    return np.concatenate([bins.reshape(-1, 2).sum(axis=1), np.zeros(_BINS // 2, np.int64)])
+
+
+class Buckets(NamedTuple):
+    """The bucket of target t is ``bucket_of[t >> shift]``; bucket b begins at target ``bounds[b]``."""
+
+    bucket_of: NDArray[np.uint32]
+    shift: int
+    bounds: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def key_bits(self, source_bits: int) -> int:
+        """Bits of the largest (target - first target of its bucket, source)."""
+        widest = int(np.diff(self.bounds).max())
+        return (widest - 1).bit_length() + source_bits
+
+
+def make_buckets(histogram: TargetHistogram, num_nodes: int, most: int, position_bits: int) -> tuple[Buckets, int]:
+    """Cut the targets into buckets of about `most` edges where ranges allow; also return the bits of a source.
+
+    There are some thousands at most, so that the pieces in which a bucket is read do not become too small: one that
+    does not fit in memory then is cut again. Buckets are cut where a record would need more than 64 bits, too, unless
+    that made many more of them; keys never need more than 64.
+    """
+    bins, shift = histogram.bins, histogram.shift
+    source_bits = max(1, (num_nodes - 1).bit_length())
+    used = ((num_nodes - 1) >> shift) + 1
+    total = int(bins.sum())
+    size = max(most, total // _MAX_BUCKETS)
+    wanted = _SMALL_RECORD - source_bits - position_bits
+    if wanted < 0 or (num_nodes >> wanted) > max(2 * total // size, 16):
+        wanted = _KEY_BITS - source_bits
+    starts = cut(bins[:used], size, 1 << max(wanted - shift, 0))
+    bounds = np.minimum(np.append(starts, used).astype(np.int64) << shift, num_nodes)
+    bucket_of = np.repeat(np.arange(len(starts), dtype=np.uint32), np.diff(np.append(starts, used)))
+    counts = np.add.reduceat(bins[:used], starts)
+    return Buckets(bucket_of, shift, bounds, counts), source_bits
+
+
+def cut(counts: NDArray[np.int64], size: int, widest: int) -> NDArray[np.int64]:
+    """Return where groups of consecutive bins begin: at most `widest` bins, and at most `size` edges or one bin.
+
+    Examples
+    --------
+    >>> cut(np.array([1, 2, 9, 0, 1, 1]), 3, 4)
+    array([0, 2, 3])
+    """
+    ends = np.cumsum(counts)
+    starts, begin = [], 0
+    while begin < len(counts):
+        starts.append(begin)
+        before = int(ends[begin - 1]) if begin else 0
+        stop = int(np.searchsorted(ends, before + size, side="right"))
+        begin = min(max(stop, begin + 1), begin + widest)
+    return np.array(starts, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class EdgeRules:
+    """Changes of edges while they are sorted: see `ConvertOptions`; `source_bits` are those of a vertex id."""
+
+    mirror: bool
+    drop_loops: bool
+    merge: int
+    source_bits: int
+
+
+class SortedArrays(NamedTuple):
+    """Where the result goes: arrays of the store, with room for every entry; ids and weights may be None."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[Any]
+    edge_ids: NDArray[np.int64] | None
+    data: NDArray[Any] | None
+
+
+class KeyRange(NamedTuple):
+    """Keys of a bucket: those from `base` on, `bits` wide, in `size` records."""
+
+    base: int
+    bits: int
+    size: int
+
+
+class StoppedError(Exception):
+    """Another thread failed; its error is the one to report."""
+
+
+class Places:
+    """Where the entries of each bucket begin: every bucket writes as many as were counted."""
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self.end = int(self._starts[-1])
+        """Behind the last entry."""
+
+    def begin(self, bucket: int) -> int:
+        """Return the first entry of a bucket."""
+        return int(self._starts[bucket])
+
+    def done(self, bucket: int, end: int) -> None:
+        """Take note of where a bucket ends."""
+
+    def stop(self) -> None:
+        """Let nobody wait any longer."""
+
+
+class PlacesInTurn(Places):
+    """A bucket writes behind the one before it. Buckets must be begun in order, or they would wait for ever."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._next = 0
+        self._stopped = False
+        self._change = renewed(Condition())
+
+    def begin(self, bucket: int) -> int:
+        """Wait for the bucket before, and return the first entry."""
+        with self._change:
+            self._change.wait_for(lambda: self._next == bucket or self._stopped)
+            if self._stopped:
+                raise StoppedError
+            return self.end
+
+    def done(self, bucket: int, end: int) -> None:
+        """Take note of where a bucket ends."""
+        with self._change:
+            self._next, self.end = bucket + 1, end
+            self._change.notify_all()
+
+    def stop(self) -> None:
+        """Let nobody wait any longer."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+
+
+class BucketWriter:
+    """Writes one bucket: that of the targets from the first of `rows` up to the second."""
+
+    def __init__(
+        self, bucket: int, rows: tuple[int, int], places: Places, rules: EdgeRules, arrays: SortedArrays
+    ) -> None:
+        self.bucket, self._places, self._rules, self._arrays = bucket, places, rules, arrays
+        self._first_row, self._last_row = rows
+        self._at: int | None = None
+
+    @property
+    def place(self) -> int:
+        """Where the next entry goes, and at last the bucket ends; known once the places of those before it are."""
+        if self._at is None:
+            self._at = self._places.begin(self.bucket)
+        return self._at
+
+    def write(self, spill: Spill, segments: list[Segment], keys: KeyRange) -> None:
+        """Sort and write records that fit in memory."""
+        edges = _sorted_edges(spill, segments, keys)
+        room = edges.distinct() if self._rules.merge else edges.count()
+        at = self.place
+        self._at = at + self._put(edges, keys, slice(at, at + room), self._rules.merge)
+
+    def write_one_key(self, spill: Spill, pieces: Iterable[Segment], keys: KeyRange) -> None:
+        """Write records that all join the same two vertices: they are in order."""
+        if self._rules.merge:
+            self._merge_one_key(spill, list(pieces), keys)
+            return
+        for piece in pieces:
+            at = self.place
+            edges = _sorted_edges(spill, [piece], keys)
+            self._at = at + self._put(edges, keys, slice(at, at + piece.size), 0)
+
+    def _merge_one_key(self, spill: Spill, pieces: list[Segment], keys: KeyRange) -> None:
+        at = self.place
+        total: float | None = None
+        for piece in pieces if self._arrays.data is not None else pieces[:1]:
+            records = spill.read([piece]).reshape(piece.size, spill.format.size)
+            if total is None:  # the first of all tells source and edge id
+                edges = _sorted_edges(spill, [piece._replace(size=1)], keys)
+                self._put(edges, keys, slice(at, at + 1), 0)
+            if self._arrays.data is not None:
+                weights = np.ascontiguousarray(records[:, spill.format.head_bytes :]).view(self._arrays.data.dtype)
+                total = _merged(weights.ravel().astype(np.float64), total, self._rules.merge)
+        if self._arrays.data is not None:
+            self._arrays.data[at] = total
+        self._at = at + 1
+
+    def _put(self, edges: Any, keys: KeyRange, room: slice, merge: int) -> int:
+        arrays, bits = self._arrays, self._rules.source_bits
+        first = self._first_row + (keys.base >> bits)
+        last = min(self._first_row + ((keys.base + (1 << keys.bits) - 1) >> bits) + 1, self._last_row)
+        return int(
+            edges.write(
+                arrays.indices[room],
+                None if arrays.edge_ids is None else arrays.edge_ids[room],
+                None if arrays.data is None else arrays.data[room],
+                arrays.indptr[first + 1 : last + 1],
+                first - self._first_row,
+                room.start,
+                bits,
+                merge,
+            )
+        )
+
+
+def _sorted_edges(spill: Spill, segments: list[Segment], keys: KeyRange) -> Any:
+    """The records of segments, sorted by key and position."""
+    record_format = spill.format
+    return core().EdgeBucket(
+        spill.read(segments),
+        record_format.head_bytes,
+        record_format.weight_bytes,
+        record_format.position_bits,
+        np.cumsum([0] + [segment.size for segment in segments], dtype=np.int64),
+        np.array([segment.first for segment in segments], np.int64),
+        keys.base,
+        keys.bits,
+    )
+
+
+def _merged(weights: NDArray[np.float64], before: float | None, merge: int) -> float:
+    """One weight of several, in the order of the input: 1 the first, 2 the sum, 3 the largest."""
+    values = weights if before is None else np.concatenate([[before], weights])
+    if merge == 1:
+        return float(values[0])
+    return float(np.cumsum(values)[-1]) if merge == 2 else float(values.max())
+
 
 _SPLIT_BITS = 12
 
@@ -88,7 +460,7 @@ class _BucketSorter:
     def __init__(self, spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, capacity: int) -> None:
         self.spill, self.buckets, self.rules, self.arrays, self.capacity = spill, buckets, rules, arrays, capacity
         self.failure: BaseException | None = None
-        """What stopped the others."""
+        """The error that stopped the others."""
 
     def run(self, bucket: int, places: Places) -> int:
         """Sort a bucket and write it; return its number of records."""

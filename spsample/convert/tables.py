@@ -1,23 +1,34 @@
-"""Tables in Parquet files, and edge lists in them."""
+"""Tables in text or Parquet, read by pyarrow batch by batch: edge lists, and a row for each vertex."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.columns import edge_columns
-from spsample.convert.compressed import require_file
+from spsample.convert.compressed import (
+    MAX_ROW,
+    ORDER_MARK,
+    binary_form,
+    blocks,
+    inner_suffix,
+    open_bytes,
+    require_file,
+    utf8_blocks,
+)
+from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
 from spsample.convert.names import VertexNames, column_names, is_text
 from spsample.convert.options import ConvertOptions
+from spsample.convert.resources import core
 from spsample.errors import DataError, InputError, require_module
-
-__all__ = ["PARQUET", "ParquetEdges", "ParquetTable", "check_different", "numeric_columns"]
 
 PARQUET = (".parquet", ".pq")
 _BYTES = 1 << 21
@@ -32,11 +43,11 @@ def _parts(path: Path) -> list[Path]:
     if not path.is_dir():
         require_file(path)
         return [path]
-    found = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
-    if not found or any(entry.parent != path for entry in found):
-        given = "parts in folders of their own" if found else "a folder without Parquet files"
+    parts = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
+    if not parts or any(entry.parent != path for entry in parts):
+        given = "parts in folders of their own" if parts else "a folder without Parquet files"
         raise DataError(argument=str(path), given=given, expected="a folder of .parquet files, the parts of one table")
-    return found
+    return parts
 
 
 @contextmanager
@@ -125,14 +136,11 @@ class ParquetTable:
                 yield from file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
 
 
-class ParquetEdges:
-    """Two columns of a Parquet file, or of a folder of them, and perhaps one of weights; see `EdgeList`."""
-
-    rereadable = False
+class ParquetEdges(EdgeList):
+    """Two columns of a Parquet file, or of a folder of them, and perhaps one of weights."""
 
     def __init__(self, path: Path, options: ConvertOptions, names: VertexNames | None = None) -> None:
         self.name, self._names, self._table = str(path), names, ParquetTable(path)
-        self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
         held = self._table.names
         source, target, weight = edge_columns(self.name, held, len(held), options)
@@ -151,7 +159,7 @@ class ParquetEdges:
         for name, column in zip(self._columns, columns, strict=True):
             if column.null_count:
                 raise DataError(argument=self.name, given=f"a null in column {name}", expected="a value in each row")
-        ends = [self._ids(name, column) for name, column in zip(self.ends, columns, strict=False)]
+        ends = [self._ids(name, column) for name, column in zip(self._columns[:2], columns, strict=False)]
         weights = None if self.weight_dtype is None else self._weights(columns[2])
         return EdgeChunk(ends[0], ends[1], len(ends[0]), weights=weights)
 
@@ -174,3 +182,240 @@ class ParquetEdges:
         if values.dtype.kind not in "iuf":
             raise DataError(argument=self.name, given=f"weights of type {column.type}", expected="numbers")
         return np.ascontiguousarray(values, dtype=np.float64)
+
+
+_BLOCK = 1 << 22
+_DELIMITERS = (",", ";", "\t")
+_NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
+_BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", re.S
+)
+_ROW = re.compile(r"Row #(\d+)")
+_FILL_IN = "A missing feature needs a value, such as its column's mean; or leave the column out by --features OTHERS."
+
+VertexTable: TypeAlias = "CsvTable | ParquetTable"
+
+
+class VertexRows(NamedTuple):
+    """An array of rows of vertices that is made piece by piece: each piece is (places of its rows, rows)."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    pieces: Callable[[], Iterator[tuple[Any, NDArray[Any]]]]
+
+
+def open_table(path: Path) -> VertexTable:
+    """Open a Parquet file, or a text with a line of names and columns between commas, semicolons or tabs.
+
+    Raises
+    ------
+    DataError, InputError
+        If it cannot be read so, or two columns have one name.
+    MissingDependencyError
+        Without pyarrow.
+    """
+    require_module("pyarrow.parquet", needed_for=f"reading {path.name}", extra="convert")
+    if os.path.isdir(path) or inner_suffix(path) in PARQUET:
+        return ParquetTable(path)
+    with open_bytes(path) as file:
+        form = binary_form(bytes(file.read(16)))
+    if form not in (None, "Parquet"):
+        raise DataError(argument=str(path), given=f"a file that is {form}", expected="a table, text or Parquet")
+    return ParquetTable(path) if form else CsvTable.with_header(path)
+
+
+def matrices(table: VertexTable, columns: Sequence[str]) -> Iterator[tuple[NDArray[np.float64], Any]]:
+    """Yield rows of some columns of numbers, NaN where there is none, and the batch that they are of.
+
+    Errors are those of `VertexTable.batches`.
+    """
+    for batch in table.batches(dict.fromkeys(columns, "number")):
+        values = np.empty((batch.num_rows, len(columns)))
+        for place, name in enumerate(columns):
+            values[:, place] = batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False)
+        yield values, batch
+
+
+def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Yield (their places, rows) of some columns of numbers, all of them finite.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, no number or not finite, or there are more or fewer rows.
+    """
+    first = 0
+    for values, batch in matrices(table, columns):
+        with np.errstate(over="ignore"):
+            narrow = values.astype(np.float32)
+        finite = np.isfinite(narrow)
+        if not finite.all():
+            row, place = divmod(int(np.argmin(finite)), len(columns))
+            value = batch.column(columns[place])[row].as_py()
+            given = f"{'no value' if value is None else value} in column {columns[place]} of row {first + row + 1}"
+            expected, hint = "finite numbers of 32 bits, as features", _FILL_IN if np.isnan(values[row, place]) else ""
+            raise DataError(argument=str(table.path), given=given, expected=expected, hint=hint)
+        first += len(narrow)
+        if first > rows:
+            break
+        yield slice(first - len(narrow), first), narrow
+    if first != rows:
+        given = f"{'at least ' if first > rows else ''}{first} rows"
+        raise DataError(argument=str(table.path), given=given, expected=f"{rows}, one per vertex")
+
+
+class CsvTable:
+    """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then.
+
+    Of `not_quite`, columns of which most values are numbers, it tells the first value that is none, and its row.
+    """
+
+    column_bytes = 0
+
+    def __init__(self, path: Path, names: Sequence[str], delimiter: str, *, header: bool) -> None:
+        self.path, self.names, self.numeric = path, tuple(names), frozenset(names)
+        self.not_quite: dict[str, str] = {}
+        self._delimiter, self._header = delimiter, header
+        self._flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def with_header(cls, path: Path) -> CsvTable:
+        """Take names, and which columns are numbers, of the first rows."""
+        first = next(utf8_blocks(path, _blocks(path)), b"")
+        table = cls(path, (), _delimiter(path, _first_row(first)), header=True)
+        with _errors(path, (), -1):
+            rows = table._parsed(first, None, None)
+            table.names = tuple(str(name).strip() for name in rows.schema.names)
+        check_different(path, table.names)
+        types = dict(zip(table.names, rows.schema.types, strict=True))
+        table.numeric = numeric_columns(table.names, rows.schema.types)
+        table._flags = frozenset(name for name, kind in types.items() if str(kind) == "bool")
+        columns = [name for name, kind in types.items() if str(kind) == "string"]
+        values = {name: _no_number(rows.column(table.names.index(name))) for name in columns}
+        table.not_quite = {name: value for name, value in values.items() if value is not None}
+        return table
+
+    def batches(self, columns: Mapping[str, str]) -> Iterator[Any]:
+        """Yield record batches with these columns, read as "text" (bytes), "integer" or "number".
+
+        Raises
+        ------
+        DataError
+            If a row has another number of fields, or a value is none of its kind.
+        """
+        import pyarrow as pa
+
+        kinds = {"text": pa.binary(), "integer": pa.int64(), "number": pa.float64()}
+        flags = self._flags if "number" in columns.values() else frozenset()
+        types = {name: pa.bool_() if name in flags else kinds[kind] for name, kind in columns.items()}
+        rows, skip = 0, self._header
+        for block in utf8_blocks(self.path, _blocks(self.path)):
+            with _errors(self.path, self.names, rows - skip):
+                table = self._parsed(block, self.names, types, skip=skip)
+            yield from table.to_batches()
+            rows, skip = rows + table.num_rows, False
+
+    def _parsed(
+        self, block: bytes, names: Sequence[str] | None, types: Mapping[str, Any] | None, *, skip: bool = False
+    ) -> Any:
+        """The rows of a block; without names and types, as pyarrow finds them."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        block = ORDER_MARK + block if block.startswith(ORDER_MARK) else block  # pyarrow leaves one out
+        reading = csv.ReadOptions(
+            use_threads=False, block_size=len(block) + 1, column_names=names, skip_rows_after_names=int(skip)
+        )
+        parsing = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        converting = (
+            csv.ConvertOptions()
+            if types is None
+            else csv.ConvertOptions(
+                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
+            )
+        )
+        return csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
+
+
+def _first_row(block: bytes) -> bytes:
+    """The first row of a block, in one line."""
+    end = block.find(b"\n")
+    while end >= 0 and block.count(b'"', 0, end) % 2:
+        end = block.find(b"\n", end + 1)
+    row = block if end < 0 else block[:end]
+    return b" ".join(row.rstrip(b"\r\n").splitlines())
+
+
+def _delimiter(path: Path, row: bytes) -> str:
+    """The character between the names of columns."""
+    marks = ("\t",) if inner_suffix(path) == ".tsv" else _DELIMITERS
+    split = {mark: fields for mark in marks if (fields := core().text_fields(row, mark)) is not None}
+    several = [mark for mark, fields in split.items() if len(fields) > 1]
+    clear = [mark for mark in several if not any(b'"' in field for field in split[mark])] or several or [*split][:1]
+    names = split[clear[0]] if len(clear) == 1 else []
+    is_sentence = len(names) == 1 and len(row.split()) > 1 and row.lstrip()[:1] != b'"'
+    numbers = all(re.fullmatch(_NUMBER.encode(), name) for name in names)
+    if any(names) and not is_sentence and not numbers:
+        return clear[0]
+    given = f"the first line {row.decode('utf-8', 'replace').strip()!r}"
+    expected = "names of columns, between commas, semicolons or tabs"
+    hint = "Put a line with the names of the columns before the rows." if numbers and names else ""
+    raise DataError(argument=str(path), given=given, expected=expected, hint=hint)
+
+
+def _no_number(column: Any) -> str | None:
+    """The first value that is no number in a column of which most are, and its row."""
+    from pyarrow import compute
+
+    is_number = compute.match_substring_regex(column, f"^({_NUMBER})$").to_numpy()
+    is_other = ~is_number & compute.greater(compute.binary_length(column), 0).to_numpy()
+    if not np.count_nonzero(is_number) > np.count_nonzero(is_other) > 0:
+        return None
+    row = int(np.argmax(is_other))
+    return f"{column[row].as_py()!r} in row {row + 1}"
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """Yield whole rows of a file, some MiB at a time."""
+    for rows in blocks(path, _BLOCK, _rows_end, partial(_too_long, path)):
+        if rows.count(b'"') % 2:
+            raise DataError(argument=str(path), given="a quote that is not closed", expected="rows of a table")
+        if rows.endswith(b"\n") or not rows.isspace():
+            yield rows
+
+
+def _too_long(path: Path, length: int) -> DataError:
+    given = f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)"
+    return DataError(argument=str(path), given=given, expected="rows of a table")
+
+
+def _rows_end(text: bytes) -> int:
+    """Where the last whole row ends: behind a line break that is not within quotes; 0 without one."""
+    end = text.rfind(b"\n") + 1
+    quotes = text.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = text.rfind(b"\n", 0, end - 1) + 1
+        quotes -= text.count(b'"', before, end)
+        end = before
+    return end
+
+
+@contextmanager
+def _errors(path: Path, names: Sequence[str], rows: int) -> Iterator[None]:
+    """Say where in the file a block of rows went wrong, `rows` others being before it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except DataError:
+        raise
+    except (pa.ArrowException, ValueError, OSError) as error:
+        bad = _BAD_VALUE.search(str(error))
+        if bad is None:
+            text = _ROW.sub(lambda match: f"row {int(match[1]) + rows}", str(error))
+            raise DataError(argument=str(path), given=f"an unreadable file ({text})", expected="a table") from error
+        hint = "" if bad[4] else _FILL_IN
+        hint = "Ids that are names need --string-ids." if bad[3] == "int64" else hint
+        row = "" if bad[2] is None else f" of row {int(bad[2]) + rows}"
+        given = f"{bad[4]!r} in column {names[int(bad[1])]}{row}"
+        raise DataError(argument=str(path), given=given, expected="a number in each row", hint=hint) from error

@@ -5,28 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.columns import EdgeColumns, edge_columns, is_column_number, is_index_name, named_ends
-from spsample.convert.compressed import ORDER_MARK, binary_form, open_bytes, require_utf8, utf8_blocks
+from spsample.convert.compressed import (
+    MAX_ROW,
+    binary_form,
+    blocks,
+    open_bytes,
+    require_utf8,
+    utf8_blocks,
+    without_order_mark,
+)
+from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
 from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
-
-__all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]
 
 _BYTES_PER_EDGE = 4
 _MARKS = ",;\t "
 _MARK_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "blanks"}
 _HEAD = 1 << 16
 _MAX_LINES = 1000  # that are looked at
-_MAX_LINE = 1 << 26
 _MAX_FIELDS = 1 << 62
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -81,7 +85,7 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
     """Return the first lines that are no comments, and the number of the first of them, from 0."""
     number, rest = 0, b""
     with open_bytes(path) as file:
-        head = _without_order_mark(bytes(file.read(_HEAD)))
+        head = without_order_mark(bytes(file.read(_HEAD)))
         _require_text(path, head)
         while head:
             *lines, rest = (rest + head).split(b"\n")
@@ -90,7 +94,7 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
                     following = (rest + bytes(file.read(_HEAD))).split(b"\n")[:-1]
                     return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])][:_MAX_LINES]
             number += len(lines)
-            if len(rest) > _MAX_LINE:
+            if len(rest) > MAX_ROW:
                 break
             head = bytes(file.read(_HEAD))
     return number, [rest] if _holds_data(rest) else []
@@ -105,11 +109,6 @@ def _require_text(path: Path, head: bytes) -> None:
             expected="lines of text in UTF-8, one edge each",
             hint="Give the file the suffix of its form, or say --format.",
         )
-
-
-def _without_order_mark(text: bytes) -> bytes:
-    """The beginning of a file, without a byte order mark."""
-    return text[len(ORDER_MARK) :] if text.startswith(ORDER_MARK) else text
 
 
 def _holds_data(line: bytes) -> bool:
@@ -129,7 +128,7 @@ def _field_counts(fields: Sequence[str]) -> tuple[int, int]:
 
 
 def _fit(rows: Sequence[Sequence[str] | None]) -> bool:
-    """Whether all lines have as many fields as the first."""
+    """Tell whether all lines have as many fields as the first."""
     if rows[0] is None:
         return False
     least, most = _field_counts(rows[0])
@@ -180,13 +179,13 @@ def _ends(options: ConvertOptions, width: int) -> list[int]:
 
 
 def _is_edge(fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Whether there are integers in the columns of the ends."""
+    """Tell whether there are integers in the columns of the ends."""
     ends = _ends(options, len(fields))
     return len(ends) == 2 and all(_INTEGER.fullmatch(fields[column]) for column in ends)
 
 
 def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Whether a line is certainly a header: it has the columns asked for, or one name of each end."""
+    """Tell whether a line is certainly a header: it has the columns asked for, or one name of each end."""
     named = [word for word in _asked(options) if not is_column_number(word)]
     if named:
         return all(word in fields for word in named)
@@ -196,7 +195,7 @@ def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
 
 
 def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptions) -> bool:
-    """Whether the first of some lines names the columns."""
+    """Tell whether the first of some lines names the columns."""
     first, second = rows[0], rows[1] if len(rows) > 1 else None
     if options.header is not None:
         return options.header
@@ -225,23 +224,21 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
 
 
 def _counts(rows: Sequence[Sequence[str] | None], options: ConvertOptions) -> bool:
-    """Whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., and the third could hold an end of an edge."""
+    """Tell whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., and the third could hold an end of an edge."""
     first = [row[0] for row in rows if row]
     third = [row[2] for row in rows if row and len(row) > 2]
     may_be_ends = options.string_ids or all(_INTEGER.fullmatch(field) for field in third)
     return may_be_ends and len(first) > 1 and any(first == [str(i + k) for i in range(len(first))] for k in (0, 1))
 
 
-class TextEdges:
-    """An edge list with integer ids; see `EdgeList`."""
+class TextEdges(EdgeList):
+    """An edge list with integer ids."""
 
-    rereadable = False
     _words = "two vertex ids"
     _hint = "Integers of less than 64 bits are expected; --string-ids takes names."
 
     def __init__(self, path: Path, form: TextForm) -> None:
         self.name = str(path)
-        self.num_nodes: int | None = None
         source, target, weight = form.columns
         self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
         self.unread = tuple(name for i, name in enumerate(form.names) if i not in form.columns)
@@ -251,7 +248,7 @@ class TextEdges:
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield a function per block of lines; `open_bytes` has the errors of reading."""
-        for text in blocks(self._path, count * _BYTES_PER_EDGE, self._form.skipped):
+        for text in _blocks(self._path, count * _BYTES_PER_EDGE, self._form.skipped):
             yield partial(self._parse, text)
 
     def _parse(self, text: bytes) -> EdgeChunk:
@@ -315,23 +312,13 @@ def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
     return f"line {first_line + at}"
 
 
-def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
+def _blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
-    rest = b""
-    with open_bytes(path) as file:
-        first = _without_order_mark(bytes(file.read(max(size, len(ORDER_MARK)))))
-        for data in chain([first], iter(lambda: bytes(file.read(max(size, 1))), b"")):
-            if skipped:
-                data, skipped = _emptied(data, skipped)
-            end = data.rfind(b"\n") + 1
-            if end == 0:
-                rest += data
-                _check_line(path, rest)
-                continue
-            yield rest + data[:end]
-            rest = data[end:]
-    if rest:
-        yield rest
+    for lines in blocks(path, size, lambda text: text.rfind(b"\n") + 1, partial(_too_long, path)):
+        text = lines
+        if skipped:
+            text, skipped = _emptied(lines, skipped)
+        yield text
 
 
 def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
@@ -341,10 +328,9 @@ def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
     return b"\n" * ended + (pieces[-1] if ended == lines else b""), lines - ended
 
 
-def _check_line(path: Path, line: bytes) -> None:
-    if len(line) > _MAX_LINE:
-        given = f"a line of more than {len(line)} bytes"
-        raise DataError(argument=str(path), given=given, expected="lines of text, one edge each")
+def _too_long(path: Path, length: int) -> DataError:
+    given = f"a line of more than {length} bytes"
+    return DataError(argument=str(path), given=given, expected="lines of text, one edge each")
 
 
 class NamedTextEdges(TextEdges):
@@ -358,7 +344,7 @@ class NamedTextEdges(TextEdges):
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""
-        pieces = blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped)
+        pieces = _blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped)
         for text in utf8_blocks(self._path, pieces):
             yield partial(given_chunk, self._parse(text))
 

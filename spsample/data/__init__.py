@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.data.dataset import Dataset, Features, save_dataset
+from spsample.data.generators import planted, rewire
 from spsample.data.partition import (
     PartitionQuality,
     metis_partition,
@@ -11,10 +12,8 @@ from spsample.data.partition import (
     partition_vertices,
     write_part_stores,
 )
-from spsample.data.planted import planted, rewire
-from spsample.data.registry import load_dataset
+from spsample.data.registry import load_dataset, smaller_graph
 from spsample.data.scaling import scale_features
-from spsample.data.smaller import smaller_graph
 
 __all__ = [
     "Dataset",

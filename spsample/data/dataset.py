@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.common.checks import require_int, require_type
-from spsample.data.splits import SPLIT_IDS
+from spsample.data.labels import SPLIT_IDS
 from spsample.errors import InputError
 from spsample.store import StoreWriter
 from spsample.store.validation import validate_seeds
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "save_dataset", "write_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
@@ -164,7 +163,7 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
 def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
     writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
-    dataset.graph.write_to(writer)
+    writer.write_graph(dataset.graph)
     _write_features(writer, dataset.x)
     if dataset.num_classes:
         writer.write("y", dataset.y)

@@ -10,13 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from spsample.data.dataset import Dataset, save_dataset
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import split_of
+from spsample.data.labels import class_labels, num_classes, split_of
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph
-
-__all__ = ["NAMED", "data_root", "named_dataset"]
 
 ROOT_VARIABLE = "SPSAMPLE_DATA_ROOT"
 _PROTEIN_FILES = ("protein.mtx", "protein.mtx.gz", "protein.mtx.bz2")
@@ -151,8 +148,8 @@ def _ogb(name: str) -> Callable[[str, Path], Dataset]:
 
 def _protein(title: str, folder: Path) -> Dataset:
     """Read the protein similarity graph, which is to be put into the folder by hand."""
-    found = [folder / name for name in _PROTEIN_FILES if (folder / name).is_file()]
-    if not found:
+    files = [folder / name for name in _PROTEIN_FILES if (folder / name).is_file()]
+    if not files:
         raise DataError(
             argument="dataset",
             given=f"'protein', and none of {', '.join(_PROTEIN_FILES)} in {folder}",
@@ -161,7 +158,7 @@ def _protein(title: str, folder: Path) -> Dataset:
         )
     from scipy.io import mmread
 
-    matrix = mmread(str(found[0]))
+    matrix = mmread(str(files[0]))
     graph = Graph.from_scipy(matrix)
     nothing = np.empty(0, np.int64)
     return Dataset(
@@ -170,7 +167,7 @@ def _protein(title: str, folder: Path) -> Dataset:
         x=None,
         y=np.full(graph.num_nodes, -1, np.int64),
         num_classes=0,
-        meta={"source": f"HipMCL, {found[0].name}"},
+        meta={"source": f"HipMCL, {files[0].name}"},
         **split_of(nothing, nothing, nothing),
     )
 

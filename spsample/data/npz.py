@@ -11,18 +11,15 @@ from scipy import sparse
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Features
-from spsample.data.labels import class_labels, num_classes
-from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, Split, named_splits, split_of
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, Split, class_labels, named_splits, num_classes, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
-from spsample.store.archives import read_npz
+from spsample.store.npy import read_npz
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
-
-__all__ = ["load_npz"]
 
 
 class _Archive:
@@ -179,10 +176,10 @@ def _check_finite(archive: _Archive, key: str) -> None:
 
 
 def _splits(archive: _Archive, n: int) -> list[Split]:
-    found = named_splits(str(archive.path), archive.arrays, n)
-    if SPLIT_MASKS[0] in found:
-        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(*found.values(), strict=True)]
-    return [split_of(*(found.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
+    arrays = named_splits(str(archive.path), archive.arrays, n)
+    if SPLIT_MASKS[0] in arrays:
+        return [split_of(*map(np.flatnonzero, masks)) for masks in zip(*arrays.values(), strict=True)]
+    return [split_of(*(arrays.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))]
 
 
 def _meta(archive: _Archive) -> dict[str, Any]:

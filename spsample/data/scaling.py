@@ -13,8 +13,6 @@ from spsample.common.checks import require_choice, require_type
 from spsample.data.dataset import Dataset, Features
 from spsample.errors import InputError
 
-__all__ = ["SCALINGS", "scale_features", "scale_rows", "standardise"]
-
 
 def scale_rows(x: Features) -> Features:
     """Divide every row by the sum of its absolute values; a row of zeros stays.

@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset
-from spsample.data.splits import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
+from spsample.data.labels import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids
-
-__all__ = ["dataset_of", "is_store", "load_store"]
 
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
 _OF_STORES = ("reordered", "relabelled", "repeated_edges")
@@ -24,7 +22,7 @@ _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
+    """Tell whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
     return os.path.isfile(os.path.join(path, META_FILE))  # also where no file can have such a name
 
 
@@ -105,7 +103,7 @@ def _labels(store: GraphStore, n: int) -> NDArray[Any]:
 
 
 def _num_classes(store: GraphStore, y: NDArray[Any]) -> int:
-    """What the store says, or else one more than the largest label; one per column of `y`."""
+    """The number that the store states, or else one more than the largest label; one per column of `y`."""
     if y.ndim == 2:
         return int(y.shape[1])
     least = int(y.max(initial=-1)) + 1

@@ -25,8 +25,8 @@ class RowReader(Protocol):
     index_dtype: np.dtype[Any]
     data_dtype: np.dtype[Any] | None
 
-    def contents(self) -> dict[str, int]:
-        """As `Graph.contents`, of the whole graph."""
+    def fingerprint(self) -> dict[str, int]:
+        """As `Graph.fingerprint`, of the whole graph."""
         ...
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
@@ -62,9 +62,9 @@ class StoredRows:
         self._store = store
         self._order = store.row_order()
 
-    def contents(self) -> dict[str, int]:
+    def fingerprint(self) -> dict[str, int]:
         """Digests of the maps, which are read as a whole."""
-        return self._store.graph().contents()
+        return self._store.graph().fingerprint()
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """A map of a part of an array; of entries of rows that were moved, a copy."""
@@ -97,9 +97,9 @@ class GraphRows:
         self.data_dtype = graph.dtype if graph.weighting == "weighted" else None
         self._graph = graph
 
-    def contents(self) -> dict[str, int]:
+    def fingerprint(self) -> dict[str, int]:
         """The graph's own, which are kept with it."""
-        return self._graph.contents()
+        return self._graph.fingerprint()
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """A view of a part of an array."""

@@ -38,7 +38,7 @@ def require_same_graph(comm: Communicator, rows: RowReader) -> None:
         _require(differing(comm, contents=rows.digest))
         return
     with collective(comm, call="reading of graphs"):
-        contents = {_ARRAYS[name]: number for name, number in rows.contents().items()}
+        contents = {_ARRAYS[name]: number for name, number in rows.fingerprint().items()}
     _require(differing(comm, **contents))
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from spsample.loading.batch import Batch
 from spsample.loading.bulk_files import BulkFiles, Resumption, bulk_arrays, load_bulk
-from spsample.loading.dgl import DglLoader
 from spsample.loading.factored import FactoredLoader, SamplerCount, samplers_for
 from spsample.loading.loader import BulkLoader
-from spsample.loading.pyg import PygLoader
+from spsample.loading.views import DglLoader, PygLoader
 
 __all__ = [
     "Batch",

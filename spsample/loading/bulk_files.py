@@ -12,10 +12,9 @@ import numpy as np
 
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, require_module
-from spsample.store.archives import read_npz
-from spsample.store.checksums import file_sha256, record, record_path, recorded_sha256, require_recorded
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
+from spsample.store.npy import read_npz
+from spsample.store.verification import file_sha256, record, record_path, recorded_sha256, require_recorded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

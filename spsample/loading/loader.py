@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
-    from spsample.loading.dgl import DglLoader
-    from spsample.loading.pyg import PygLoader
+    from spsample.loading.views import DglLoader, PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
 
 __all__ = ["BulkLoader"]
@@ -303,7 +302,7 @@ class BulkLoader(Loader):
         MissingDependencyError
             If torch or torch_geometric is not installed.
         """
-        from spsample.loading.pyg import PygLoader
+        from spsample.loading.views import PygLoader
 
         self._require_whole_batches("pyg()", "PyG's")
         return PygLoader(self)
@@ -325,7 +324,7 @@ class BulkLoader(Loader):
         MissingDependencyError
             If torch or dgl is not installed.
         """
-        from spsample.loading.dgl import DglLoader
+        from spsample.loading.views import DglLoader
 
         self._require_whole_batches("dgl()", "DGL's")
         return DglLoader(self, feature_name, label_name)

@@ -51,13 +51,21 @@ class GraphProfile:
             0 if graph.data is None else graph.data.itemsize,
             feature_bytes,
             graph.weighting,
-            graph.longest_row() if graph.weighting == "weighted" else 0,
+            _longest_row(graph) if graph.weighting == "weighted" else 0,
         )
 
     @property
     def entry_bytes(self) -> int:
         """Bytes of an entry of A."""
         return self.id_bytes + self.weight_bytes
+
+
+def _longest_row(graph: Graph) -> int:
+    """Entries of the longest row, which the graph keeps."""
+    if "longest row" not in graph.kept:
+        graph.kept["longest row"] = int(graph.in_degrees().max(initial=0))
+    length: int = graph.kept["longest row"]
+    return length
 
 
 __all__ = ["GraphProfile"]

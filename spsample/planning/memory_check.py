@@ -181,7 +181,7 @@ def _counts_within(pilots: Workload, available: int) -> BulkCounts:
 
 def _kept(work: Workload) -> dict[Hashable, BulkCounts]:
     """Counts of pilots that the graph keeps."""
-    kept: dict[Hashable, BulkCounts] = work.graph.host.known("pilots", dict)
+    kept: dict[Hashable, BulkCounts] = work.graph.host.kept.setdefault("pilots", {})
     return kept
 
 

@@ -99,7 +99,7 @@ def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
     comm = work.graph.comm
     bulk = work.pilots(PILOTS_PER_RANK * comm.size).sample()
     host = work.graph.host
-    device = host.on_device() if work.backend == "cuda" and host is not None else None
+    device = host.to_device("cuda") if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
     sampled, sources = _largest(bulk)
     copies = 1 + max(work.prefetch or 0, 1) + work.ahead.known_bulks + WORKING_COPIES

@@ -1,4 +1,4 @@
-"""What becomes of PyG's arguments: taken, not needed, or refused with what to do instead."""
+"""Treatment of PyG's arguments: taken, not needed, or refused with what to do instead."""
 
 from __future__ import annotations
 
@@ -17,24 +17,13 @@ from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 
-__all__ = [
-    "checked_data",
-    "checked_graph",
-    "checked_inputs",
-    "checked_sizes",
-    "checked_type",
-    "refuse",
-    "taken",
-    "warn_needless",
-]
-
 _TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler")
 _INSTEAD_OF = {"sampler": ("shuffle",), "batch_sampler": ("sampler", "shuffle", "drop_last", "batch_size")}
 _UNSET = {"sampler": None, "shuffle": False, "drop_last": False, "batch_size": 1}
-"""What excludes which others, as in torch, where these have other values."""
+"""Arguments that exclude others, as in torch, where these have other values."""
 
 _PASSED_OVER = ("dataset", "collate_fn")
-"""What PyG's loader replaces by its own without a word."""
+"""Arguments that PyG's loader replaces by its own without a word."""
 
 
 class _Refused(NamedTuple):
@@ -166,7 +155,7 @@ def refuse(arguments: dict[str, Any]) -> None:
 
 
 def checked_type(subgraph_type: Any) -> str:
-    """Whether a batch has the sampled edges, or the reverse of each of them too.
+    """Tell whether a batch has the sampled edges, or the reverse of each of them too.
 
     Raises
     ------

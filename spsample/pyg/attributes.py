@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Attributes", "keep_edge_index", "with_hops"]
-
 
 class _Rows(NamedTuple):
     """An attribute with a row for each vertex, or for each edge."""
@@ -30,7 +28,7 @@ class _Rows(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What becomes of the attributes that data had when it was made."""
+    """Treatment of the attributes that data had when it was made."""
 
     data: Data
     held: dict[str, Any]
@@ -38,7 +36,7 @@ class _Plan(NamedTuple):
     bare: Data
 
     def fits(self, data: Data) -> bool:
-        """Whether data still have the same attributes."""
+        """Tell whether data still have the same attributes."""
         now = data._store._mapping
         return (
             data is self.data

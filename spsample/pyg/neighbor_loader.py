@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborLoader"]
 
 _Step = Callable[[Any], Any]
 
@@ -169,12 +168,12 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.bulk_loader = self._make_bulk_loader(batch_size)
 
     def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
-        """What samples the batches of a pass, as `node_sampler` samples one."""
-        one = self.node_sampler
+        """Loader of the batches of a pass, as `node_sampler` samples one."""
+        node_sampler = self.node_sampler
         return BulkLoader(
-            one.graph,
+            node_sampler.graph,
             self.input_data.node.numpy(),
-            one.sampler,
+            node_sampler.sampler,
             batch_size=batch_size,
             bulk_size=self.bulk_size,
             memory_budget=self.memory_budget,
@@ -182,8 +181,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             edge_ids=True,
             shuffle=self._order,
             drop_last=self.drop_last,
-            random_seed=self._seed_of_rank(one.random_seed),
-            backend=one.backend,
+            random_seed=self._seed_of_rank(node_sampler.random_seed),
+            backend=node_sampler.backend,
         )
 
     def _seed_of_rank(self, random_seed: int) -> int:
@@ -204,7 +203,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             yield from map(partial(_after, here), made)
 
     def filter_fn(self, out: Any) -> Any:
-        """What a sampler returned, with the attributes of its vertices and edges, and transformed."""
+        """A sampler's output, with the attributes of its vertices and edges, and transformed."""
         ahead, here = self._arranged()
         return _after([*ahead, *here], out)
 
@@ -242,7 +241,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             self.bulk_loader.end_epoch()
 
     def _arranged(self) -> tuple[list[_Step], list[_Step]]:
-        """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
+        """Steps that a sampler's output goes through: ahead, in a thread, and then in the loop's."""
         are_as_sampled = self.transform_sampler_output is None and self.node_sampler.subgraph_type == "directional"
         marked = with_hops if self.trim and are_as_sampled else None
         steps = (self.transform_sampler_output, partial(self._attributes.joined, self.data), marked, self.transform)

@@ -1,8 +1,9 @@
-"""`NeighborSampler`: PyG's interface of samplers; from minibatches to what they return."""
+"""`NeighborSampler`: PyG's interface of samplers; from minibatches to what they return, graphs of PyG's data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import weakref
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -15,18 +16,75 @@ from spsample.errors import InputError
 from spsample.planning.bulk_sampling import sample_within
 from spsample.pyg import arguments
 from spsample.pyg.attributes import keep_edge_index
-from spsample.pyg.shared_graphs import SharedGraphs
 from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
 from spsample.sampling.sampler import require_bool
+from spsample.store import Graph
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
     from spsample.sampling import MiniBatch
     from spsample.store import Graph
 
-__all__ = ["NeighborSampler"]
+
+class _Made(NamedTuple):
+    """A graph, and what it was made of; neither is kept alive."""
+
+    graph: weakref.ref[Graph]
+    tensors: list[weakref.ref[torch.Tensor]]
+    versions: list[int]
+
+    def is_of(self, tensors: list[torch.Tensor]) -> bool:
+        """Tell whether it was made of these tensors as they are now."""
+        return len(tensors) == len(self.tensors) and all(
+            made() is tensor and version == tensor._version
+            for made, tensor, version in zip(self.tensors, tensors, self.versions, strict=True)
+        )
+
+
+class SharedGraphs:
+    """Graphs of data that loaders have now: they live as long as a loader does.
+
+    Examples
+    --------
+    >>> from torch_geometric.data import Data
+    >>> data, graphs = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2), SharedGraphs()
+    >>> graph = graphs.of(data)
+    >>> graphs.of(data) is graph
+    True
+    >>> data.edge_index[0, 0] = 1
+    >>> graphs.of(data) is graph
+    False
+    """
+
+    def __init__(self) -> None:
+        self._made: list[_Made] = []
+
+    def of(self, data: Data, weight_attr: str | None = None) -> Graph:
+        """The graph of the edges and weights that data have now; errors as of `Graph.from_pyg`."""
+        self._made = [record for record in self._made if record.graph() is not None]
+        tensors = _tensors(data, weight_attr)
+        graphs = (record.graph() for record in self._made if record.is_of(tensors)) if tensors else ()
+        for graph in graphs:
+            if graph is not None and graph.num_nodes == data.num_nodes:
+                return graph
+        graph = Graph.from_pyg(data, weight_attr)
+        if tensors:
+            versions = [tensor._version for tensor in tensors]
+            self._made.append(_Made(weakref.ref(graph), [weakref.ref(tensor) for tensor in tensors], versions))
+        return graph
+
+
+def _tensors(data: Data, weight_attr: str | None) -> list[torch.Tensor]:
+    """Edges and weights; nothing where torch does not count how often they were changed."""
+    names = ["edge_index"] if weight_attr is None else ["edge_index", str(weight_attr)]
+    held = [data.get(name) for name in names]
+    is_counted = all(isinstance(tensor, torch.Tensor) and not tensor.is_inference() for tensor in held)
+    return held if is_counted and "adj_t" not in data else []
+
 
 EPOCH_OF_CALLS = 2**64 - 1
 """Under which single batches are drawn: no pass over the data has this number."""
@@ -103,7 +161,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
 
     @lazily
     def sampler(self) -> GraphSAGE:
-        """What samples the graph."""
+        """The sampler of the graph."""
         weighted = self.weight_attr is not None
         return GraphSAGE(self.num_neighbors, replace=self.replace, weighted=weighted, layout="subgraph")
 
@@ -123,7 +181,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
         return self.output_of(bulk[0] if len(bulk) else empty_minibatch(bulk, 0), inputs)
 
     def output_of(self, minibatch: MiniBatch, inputs: NodeSamplerInput) -> SamplerOutput:
-        """What PyG's samplers return for a minibatch; `inputs` are its seeds."""
+        """The output of PyG's samplers for a minibatch; `inputs` are its seeds."""
         edge_index, node, edge = subgraph_tensors(minibatch)
         output = SamplerOutput(
             node=node,

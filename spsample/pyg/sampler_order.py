@@ -17,11 +17,9 @@ from spsample.loading.order import Order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SamplerOrder", "order_of"]
-
 
 class SamplerOrder(Order):
-    """What a sampler gives, drawn once for each epoch, at its start.
+    """Positions that a sampler gives, drawn once for each epoch, at its start.
 
     Where the sampler has a rank's share of the seeds, all ranks may load the state of one. It has no order then, but
     says how many were drawn before: each rank draws as many from its own sampler, so that these stay in step.
@@ -68,7 +66,7 @@ class SamplerOrder(Order):
         self._draws = 0
 
     def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
-        """What the sampler gave when it was first asked in this epoch; its own random numbers decide.
+        """Positions that the sampler gave when it was first asked in this epoch; its own random numbers decide.
 
         Raises
         ------
@@ -84,7 +82,7 @@ class SamplerOrder(Order):
         return {"shuffle": "sampler", "num_positions": self.num_positions}
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """What was drawn for the epoch, a tensor (torch loads no arrays of others); of a share how many were before."""
+        """The epoch's positions, a tensor (torch loads no arrays of others); of a share how many were before."""
         is_drawn = self._epoch == epoch
         if self._has_share:
             return {"draws": self._draws - is_drawn}

@@ -16,8 +16,6 @@ from spsample.common.checks import require_type
 from spsample.errors import InputError
 from spsample.nn.trimming import Calls, names_of, trimmed
 
-__all__ = ["trim", "untrim"]
-
 _HANDLE = "_trim_handle"
 
 
@@ -55,14 +53,17 @@ def trim(model: nn.Module) -> nn.Module:
     (torch.Size([5, 3]), torch.Size([2, 3]), True)
     """
     require_type("model", model, nn.Module, "a torch.nn.Module")
-    if any(isinstance(one, JumpingKnowledge) or (isinstance(one, BasicGNN) and one.jk_mode) for one in model.modules()):
+    if any(
+        isinstance(layer, JumpingKnowledge) or (isinstance(layer, BasicGNN) and layer.jk_mode)
+        for layer in model.modules()
+    ):
         expected = "a model whose last layer's result is its own"
         raise InputError(argument="model", given="one with jk, which joins the rows of all layers", expected=expected)
-    layers = [one for one in model.modules() if isinstance(one, MessagePassing)]
-    trimmed_before = [one for one in layers if hasattr(one, "trimmed_calls")]
-    layers = [one for one in layers if not hasattr(one, "trimmed_calls")]
-    takers = [one for one in layers if _takes_pairs(one)]
-    others = sorted({type(one).__name__ for one in layers} - {type(one).__name__ for one in takers})
+    layers = [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
+    trimmed_before = [layer for layer in layers if hasattr(layer, "trimmed_calls")]
+    layers = [layer for layer in layers if not hasattr(layer, "trimmed_calls")]
+    takers = [layer for layer in layers if _takes_pairs(layer)]
+    others = sorted({type(layer).__name__ for layer in layers} - {type(layer).__name__ for layer in takers})
     if not takers and not trimmed_before:
         given = f"no layer that takes a pair of sources and targets{': ' + ', '.join(others) if others else ''}"
         hint = "spsample.nn has layers by PyG's names, GCNConv among them, that need no hooks."
@@ -96,7 +97,7 @@ def untrim(model: nn.Module) -> nn.Module:
 
 
 def _takes_pairs(layer: MessagePassing) -> bool:
-    """Whether the layer's ``forward`` says that x may be a pair."""
+    """Tell whether the layer's ``forward`` says that x may be a pair."""
     parameters = inspect.signature(type(layer).forward).parameters
     is_usual = layer.flow == "source_to_target" and layer.node_dim in (-2, 0)
     if not is_usual or "x" not in parameters or "pos" in parameters:  # positions would have to be cut, too
@@ -105,7 +106,7 @@ def _takes_pairs(layer: MessagePassing) -> bool:
         hint: Any = typing.get_type_hints(type(layer).forward).get("x")
     except NameError:  # of a name that is imported for type checkers only
         return False
-    return any(typing.get_origin(one) is tuple for one in (hint, *typing.get_args(hint)))
+    return any(typing.get_origin(hint_part) is tuple for hint_part in (hint, *typing.get_args(hint)))
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

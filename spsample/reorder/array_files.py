@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from spsample.store.layout import CHUNK_BYTES
 
-__all__ = ["ArrayFile", "Workers"]
-
 Wrote = Callable[[int], None]
 """Told how many bytes were written."""
 
@@ -36,7 +34,7 @@ _WRITING = 2
 """Threads that write: the next piece waits at the disk when one is done."""
 _BLOCK = 4096
 """Bytes by which memory and place in the file must be aligned for a disk to take them past the system's cache."""
-_LEAST_DIRECT = 2**20
+_MIN_DIRECT = 2**20
 """Bytes from which that pays."""
 
 
@@ -195,7 +193,7 @@ class ArrayFile:
             As `write`.
         """
         self._finish()
-        return [one.hexdigest() for one in self._sums]
+        return [chunk.hexdigest() for chunk in self._sums]
 
     def _finish(self) -> None:
         while self._under_way:
@@ -239,7 +237,7 @@ class ArrayFile:
         try:
             begin = min(-offset % _BLOCK, len(piece))
             end = max(begin, len(piece) - (offset + len(piece)) % _BLOCK)
-            if self._direct is None or end - begin < _LEAST_DIRECT:
+            if self._direct is None or end - begin < _MIN_DIRECT:
                 begin = end = 0
             else:
                 end = begin + _write_direct(self._direct, piece[begin:end], offset + begin)

@@ -22,15 +22,22 @@ from spsample.errors import DataError, InputError
 from spsample.features.score_order import hottest
 from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import ArrayFile, Workers
-from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of
-from spsample.reorder.new_numbers import Renumbering
-from spsample.reorder.row_moves import Runs, copy_array, move_rows, move_runs
+from spsample.reorder.row_moves import (
+    ENTRIES,
+    PERMUTATION,
+    Kinds,
+    Renumbering,
+    Runs,
+    copy_array,
+    inverse,
+    kinds_of,
+    move_rows,
+    move_runs,
+)
 from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
-
-__all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore", "score_classes"]
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
@@ -40,14 +47,14 @@ MEMORY_BUDGET = 512 * 2**20
 
 _META_BYTES = 2**20
 _CACHED_WINDOW = 64 * 2**20
-_MOST_HASHING = 16
-_LEAST_EXPONENT = 2000
+_MAX_HASHING = 16
+_MIN_EXPONENT = 2000
 """No float64 has an exponent below this number's negative."""
 
 
 @dataclass(frozen=True)
 class Reordering:
-    """What was written: the store, its sizes, whether its vertices have new numbers, bytes and seconds."""
+    """A store that was written: the store, its sizes, whether its vertices have new numbers, bytes and seconds."""
 
     path: str
     num_nodes: int
@@ -204,7 +211,7 @@ def score_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> score_classes(np.array([0.0, 3.0, 2.0, 4.0])).argsort(kind="stable").tolist()
     [0, 1, 2, 3]
     """
-    return np.where(scores > 0, np.frexp(scores)[1] + _LEAST_EXPONENT, 0).astype(np.float64)
+    return np.where(scores > 0, np.frexp(scores)[1] + _MIN_EXPONENT, 0).astype(np.float64)
 
 
 def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
@@ -225,7 +232,7 @@ def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
 
 
 class _Task(NamedTuple):
-    """What is to be written.
+    """Contents of the store to be written.
 
     Attributes
     ----------
@@ -291,7 +298,7 @@ class _Run:
             arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
             room = f"room for {format_bytes(self._total)} on the disk"
             with system_errors(self.out, room), ExitStack() as stack:
-                workers = stack.enter_context(Workers(min(usable_cores(), _MOST_HASHING), self.budget // 2))
+                workers = stack.enter_context(Workers(min(usable_cores(), _MAX_HASHING), self.budget // 2))
                 files = {
                     name: stack.enter_context(ArrayFile(writer.folder / array_file(name), array, workers, self._wrote))
                     for name, array in arrays.items()
@@ -316,7 +323,7 @@ class _Run:
         """Dtype and shape of every array, in the order of the store."""
         task = self.task
         dropped = {*task.left_out, *MAP_ARRAYS} | (set() if task.wants_edge_ids else {"edge_ids"})
-        sizes = {name: (one.dtype, one.shape) for name, one in task.store.specs.items() if name not in dropped}
+        sizes = {name: (spec.dtype, spec.shape) for name, spec in task.store.specs.items() if name not in dropped}
         if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
             sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
         return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
@@ -368,7 +375,7 @@ class _Run:
 
     def _write_others(self, files: dict[str, ArrayFile]) -> None:
         task, kinds = self.task, self.kinds
-        for name in (one for one in kinds.rows if one in files):
+        for name in (moved for moved in kinds.rows if moved in files):
             self._write_rows(name, files[name])
         self._write_runs(kinds, files)
         for name in kinds.ids:

@@ -11,14 +11,163 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.common.threads import compiled_core
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS
+from spsample.errors import DataError
 from spsample.features.gathering import row_reader
 from spsample.reorder.array_files import ArrayFile
+from spsample.store import GraphStore
+from spsample.store.layout import MAP_ARRAYS
 from spsample.store.mapping import load_pages, release_pages
 
-__all__ = ["Runs", "copy_array", "move_rows", "move_runs", "whole_rows"]
+ENTRIES = ("indices", "data", "edge_ids")
+PERMUTATION = "relabelled_from"
+"""Array of a store with vertices numbered anew: the number that each had before."""
+
+_BY_VERTEX = ("y", "original_ids", PERMUTATION)
+_RUNS = {"names_data": "names_ptr", "x_indices": "x_indptr", "x_data": "x_indptr"}
+"""Arrays of rows of several lengths, and where each row begins."""
+
+
+class Kinds(NamedTuple):
+    """Names of arrays of a store, by what is done to them.
+
+    Attributes
+    ----------
+    rows : tuple of str
+        One row for each vertex, which is moved.
+    runs : dict of str to str
+        Rows of several lengths, which are moved, and the array of their row pointers.
+    ids : tuple of str
+        Vertex ids, which are numbered anew.
+    masks : tuple of str
+        One column for each vertex, which is moved.
+    kept : tuple of str
+        What is copied as it is.
+    """
+
+    rows: tuple[str, ...]
+    runs: dict[str, str]
+    ids: tuple[str, ...]
+    masks: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def kinds_of(store: GraphStore, *, relabel: bool) -> Kinds:
+    """Say what is done to the arrays beside the graph's own: with a map only features that are dense are moved.
+
+    Raises
+    ------
+    DataError
+        With `relabel`, if the store has an array of which nothing says whether its rows are vertices.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spsample.data import planted, save_dataset
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> save_dataset(planted(60, 3, 2), f"{folder.name}/planted")
+    >>> kinds_of(GraphStore.open(f"{folder.name}/planted"), relabel=False).rows
+    ('x',)
+    >>> folder.cleanup()
+    """
+    meta = store.meta
+    of_vertices = {"x", *meta.get("node_features", [])} - set(meta.get("edge_features", []))
+    others = [name for name in store.names if name not in ("indptr", *ENTRIES, *MAP_ARRAYS)]
+    rows = [name for name in others if name in of_vertices or (relabel and name in _BY_VERTEX)]
+    runs = {name: pointers for name, pointers in _RUNS.items() if relabel and name in others}
+    ids = [name for name in others if relabel and name in SPLIT_IDS]
+    masks = [name for name in others if relabel and name in SPLIT_MASKS]
+    done = {*rows, *runs, *runs.values(), *ids, *masks}
+    kept = [name for name in others if name not in done]
+    unknown = [name for name in kept if relabel and name not in meta.get("edge_features", [])]
+    if unknown:
+        raise DataError(
+            argument=str(store.path),
+            given=f"an array {unknown[0]}, of which nothing says whether its rows are vertices",
+            expected="arrays that the form of stores knows",
+            hint='List it in meta.json as "node_features" or "edge_features", or reorder without new numbers.',
+        )
+    return Kinds(tuple(rows), runs, tuple(ids), tuple(masks), tuple(kept))
+
+
+def inverse(order: NDArray[Any], dtype: Any = np.int64) -> NDArray[Any]:
+    """Return the permutation that undoes one.
+
+    Examples
+    --------
+    >>> inverse(np.array([2, 0, 1])).tolist()
+    [1, 2, 0]
+    """
+    places = np.empty(len(order), dtype)
+    places[order] = np.arange(len(order), dtype=dtype)
+    return places
+
+
+class Renumbering:
+    """Change windows of rows: sources get new numbers and ascend, parallel edges keep their order.
+
+    Parameters
+    ----------
+    number : int array (n,)
+        The new number of each vertex, of the type of the sources.
+    pointers : int64 array (rows + 1,)
+        Row pointers of the result.
+    first_ids : int64 array (rows,) or None
+        The edge id of the first entry of each row of the result, where edge ids are not stored but count entries; None
+        where they are, or where none are wanted.
+
+    Examples
+    --------
+    >>> change = Renumbering(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([1, 0]))
+    >>> made = change(0, 2, {"indices": np.array([0, 2, 1])})
+    >>> made["indices"].tolist(), made["edge_ids"].tolist()
+    ([1, 2, 0], [2, 1, 0])
+    """
+
+    def __init__(
+        self, number: NDArray[Any], pointers: NDArray[np.int64], first_ids: NDArray[np.int64] | None = None
+    ) -> None:
+        self._number = number
+        self._pointers = pointers
+        self._first_ids = first_ids
+
+    def __call__(self, first: int, end: int, window: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of entries of rows `first` to `end - 1`, as they are written."""
+        pointers = self._pointers[first : end + 1] - self._pointers[first]
+        columns = self._number[window["indices"]]
+        if self._first_ids is not None:
+            rows = np.repeat(self._first_ids[first:end] - pointers[:-1], np.diff(pointers))
+            window = {**window, "edge_ids": rows + np.arange(len(columns))}
+        order = _sorting(pointers, columns, len(self._number))
+        return {name: (columns if name == "indices" else array)[order] for name, array in window.items()}
+
+
+def _sorting(pointers: NDArray[np.int64], columns: NDArray[Any], num_columns: int) -> NDArray[np.int64]:
+    """Return the entries sorted by column within each row, equal ones in their order.
+
+    Row, column and place in the row are sorted as one integer where it holds them, else by two counting sorts.
+    """
+    lengths, rows = np.diff(pointers), len(pointers) - 1
+    bits = [int(number).bit_length() for number in (rows, num_columns, lengths.max(initial=0))]
+    if sum(bits) > _KEY_BITS:
+        matrix = scipy.sparse.csr_array((np.arange(len(columns)), columns, pointers), shape=(rows, num_columns))
+        order: NDArray[np.int64] = matrix.tocsc().tocsr().data
+        return order
+    first = np.repeat(pointers[:-1], lengths)
+    keys = np.repeat(np.arange(rows) << (bits[1] + bits[2]), lengths)
+    keys |= columns.astype(np.int64) << bits[2]
+    keys |= np.arange(len(columns)) - first
+    keys.sort()
+    keys &= (1 << bits[2]) - 1
+    keys += first  # rows have not changed places
+    return keys
+
+
+_KEY_BITS = 63
 
 
 class Runs(NamedTuple):
@@ -142,7 +291,7 @@ def move_runs(
 
 
 _CHANGE_BYTES = 64
-"""What sorting takes for each entry."""
+"""Bytes that sorting takes for each entry."""
 _WORDS = {4: np.int32, 8: np.int64}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spsample.store.graph import Graph
+from spsample.store.graph import Graph, from_dgl, to_scipy
 from spsample.store.reader import GraphStore
 from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "GraphStore", "StoreWriter"]
+__all__ = ["Graph", "GraphStore", "StoreWriter", "from_dgl", "to_scipy"]

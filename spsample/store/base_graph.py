@@ -20,8 +20,8 @@ from spsample.sparse.operand import GraphOperand, Weighting
 __all__ = ["BaseGraph", "require_graph"]
 
 _CONSTRUCTORS = "Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices)"
-_ADAPTERS = {"dgl": "Graph.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
-"""What makes a graph of another library's, by its package."""
+_ADAPTERS = {"dgl": "spsample.store.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
+"""Calls that make a graph of another library's, by its package."""
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -70,7 +70,7 @@ class BaseGraph(ABC):
     @property
     @abstractmethod
     def weighting(self) -> Weighting:
-        """What the values of A are: "unweighted" (1), "row" (1 / entries of the row) or "weighted" (stored)."""
+        """Kind of values of A: "unweighted" (1), "row" (1 / entries of the row) or "weighted" (stored)."""
 
     @property
     @abstractmethod
@@ -156,7 +156,7 @@ class BaseGraph(ABC):
 
     @property
     def chosen_algorithms(self) -> Sequence[Any]:
-        """What was chosen of several ways to sample, in words as text; nothing where there is one only."""
+        """The ways to sample that were chosen of several, in words as text; nothing where there is one only."""
         return ()
 
     @property

@@ -13,15 +13,92 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
-from spsample.store.hot_rows import hottest_rows, split_rows
 from spsample.store.normalization import sums_of_alike
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
+    from spsample.backends.cuda.device import Device
     from spsample.sparse.operand import Weighting
-    from spsample.store.graph import Graph
 
-__all__ = ["DeviceGraph"]
+__all__ = ["DeviceGraph", "expected_visits", "hottest_rows", "split_rows"]
+
+DRAWN_OF_A_ROW = 16
+"""s: of a shorter row all entries are read, of a longer one a fanout's worth."""
+
+DRAWS_OF_A_BATCH = 1 << 17
+"""That find the farthest frontier: about 1024 seeds, 15 neighbours of each and 10 of each of those."""
+
+ENTRIES_AT_ONCE = 1 << 24
+
+
+def hottest_rows(graph: Any, share: float) -> NDArray[np.int64]:
+    """Vertices, ascending, whose rows have at most `share` of all entries, chosen for the reads that they save.
+
+    O(entries) time; some 50 bytes a vertex, and 8 bytes an entry of 2^24, or as many as there are vertices, at a time.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[0, 0, 0, 1, 2], [1, 2, 3, 0, 0]], num_nodes=4)
+    >>> hottest_rows(graph, 0.5).tolist()    # vertex 0: three vertices have it as an in-neighbour
+    [0]
+    """
+    degrees = np.diff(graph.indptr)
+    drawn = np.minimum(degrees, DRAWN_OF_A_ROW) / np.maximum(degrees, 1)
+    visits = expected_visits(graph)
+    in_frontier = -np.expm1(-visits * (DRAWS_OF_A_BATCH / max(float(visits.sum()), 1.0)))  # of a batch, at least once
+    saved_per_entry = in_frontier * drawn
+    order = np.argsort(-saved_per_entry, kind="stable")
+    fitting = np.cumsum(degrees[order]) <= share * graph.num_edges
+    hot: NDArray[np.int64] = np.sort(order[fitting])
+    return hot
+
+
+def expected_visits(graph: Any) -> NDArray[np.float64]:
+    """(n,) how often each vertex is drawn as an in-neighbour, if every vertex draws up to 16 entries of its row once.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[0, 0, 0, 1, 2], [1, 2, 3, 0, 0]], num_nodes=4)
+    >>> expected_visits(graph).tolist()
+    [3.0, 1.0, 1.0, 0.0]
+    """
+    degrees = np.diff(graph.indptr)
+    drawn = np.minimum(degrees, DRAWN_OF_A_ROW) / np.maximum(degrees, 1)
+    visits = np.zeros(graph.num_nodes)
+    step = max(ENTRIES_AT_ONCE, graph.num_nodes)
+    for first in range(0, graph.num_edges, step):
+        last = min(first + step, graph.num_edges)
+        begin, end = np.searchsorted(graph.indptr, [first, last - 1], side="right") - 1
+        lengths: NDArray[np.int64] = np.diff(np.clip(graph.indptr[begin : end + 2], first, last)).astype(np.int64)
+        weights = np.repeat(drawn[begin : end + 1], lengths)
+        visits += np.bincount(graph.indices[first:last], weights=weights, minlength=graph.num_nodes)
+    return visits
+
+
+def split_rows(
+    device: Device, indptr: NDArray[np.int64], values: NDArray[Any], cold: Any, hot: NDArray[np.int64]
+) -> tuple[Any, Any]:
+    """(n,) uint64 on the device: the address of each row's first value; and the copy of the hot rows that is meant.
+
+    Parameters
+    ----------
+    values : array (nnz,)
+        Columns or weights on the host.
+    cold : device array (nnz,)
+        The same where kernels read them over the bus.
+    hot : int64 array
+        Rows, ascending.
+    """
+    lengths = np.diff(indptr)[hot]
+    begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    chosen = np.repeat(indptr[hot] - begins[:-1], lengths) + np.arange(begins[-1])
+    copied = device.to_device(values[chosen])
+    places = device.address(cold) + indptr[:-1].astype(np.uint64) * np.uint64(values.itemsize)
+    places[hot] = device.address(copied) + begins[:-1].astype(np.uint64) * np.uint64(values.itemsize)
+    return device.to_device(places), copied
+
 
 RESERVED_SHARE = 0.5
 """With ``entries="auto"`` the graph takes at most this share of the free memory: bulks and features need the rest."""
@@ -43,7 +120,7 @@ class DeviceGraph(BaseGraph):
     entries : "auto", "device", "host" or float
         Where the columns and weights of the rows lie. "device": in the GPU's memory. "host": in pinned memory of the
         host, which kernels read over the bus, entry by entry (zero copy). A number in (0, 1): that share of the entries
-        on the device, of the rows that are most often drawn from (see `spsample.store.hot_rows`), the others on the
+        on the device, of the rows that are most often drawn from (see `spsample.store.device_graph`), the others on the
         host. "auto": on the device as far as half of its free memory allows. Row pointers, 8 bytes a vertex, are always
         on the device; edge ids, 8 bytes an entry, where all entries are and half of what is then free holds them.
 
@@ -59,11 +136,11 @@ class DeviceGraph(BaseGraph):
 
     is_on_device = True
 
-    def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
+    def __init__(self, graph: Any, entries: str | float = "auto") -> None:
         hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
         require_local(graph, expected="a Graph", hint=hint)
         kernels = _kernels()
-        self._graph: Graph | None = graph
+        self._graph: Any = graph
         self._entries = entries
         with kernels.session():
             share = _share(kernels, graph, entries)
@@ -129,11 +206,11 @@ class DeviceGraph(BaseGraph):
 
     @property
     def digest(self) -> str | None:
-        """That of the graph it was made of, if it has one."""
+        """Digest of the graph it was made of, if it has one."""
         return None if self._graph is None else self._graph.digest
 
     @property
-    def host(self) -> Graph | None:
+    def host(self) -> Any:
         """The graph it was made of; None where it was made of device arrays."""
         return self._graph
 
@@ -166,7 +243,8 @@ class DeviceGraph(BaseGraph):
             If the graph has weights that lie on the device only.
         """
         if self._graph is not None:
-            return self._graph.row_sums()
+            sums: NDArray[np.float32] = self._graph.row_sums()
+            return sums
         if self.weighting == "weighted":
             given = "a weighted graph of device arrays"
             raise InputError(
@@ -209,7 +287,7 @@ def _kernels() -> CudaKernels:
     return kernels  # type: ignore[no-any-return]
 
 
-def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
+def _share(kernels: CudaKernels, graph: Any, entries: Any) -> float:
     """The share of the entries that shall lie on the device."""
     if isinstance(entries, str) and entries in ("device", "host", "auto"):
         if entries != "auto":
@@ -220,11 +298,11 @@ def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
     return require_share("entries", entries, expected)
 
 
-def _entry_bytes(graph: Graph) -> int:
-    return graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize)
+def _entry_bytes(graph: Any) -> int:
+    return int(graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize))
 
 
-def _matrix_on_device(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, tuple[Any, ...]]:
+def _matrix_on_device(kernels: CudaKernels, graph: Any, share: float) -> tuple[Matrix, tuple[Any, ...]]:
     """A's arrays, and the copies of hot rows that they lead to."""
     needed = int(share * _entry_bytes(graph) * graph.num_edges) + graph.indptr.nbytes
     free = kernels.device.free_bytes()

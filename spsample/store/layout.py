@@ -28,27 +28,15 @@ import numpy as np
 from spsample.errors import DataError
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
-__all__ = [
-    "CHUNK_BYTES",
-    "FORMAT",
-    "MAP_ARRAYS",
-    "META_FILE",
-    "ArraySpec",
-    "array_file",
-    "check_layout",
-    "parse_meta",
-    "version_of",
-]
-
 FORMAT = "spsample graph"
 VERSION = 1
 REORDERED_VERSION = 2
-"""That of stores whose rows were moved, which releases that know no such stores would read wrongly."""
+"""Version of stores whose rows were moved, which releases that know no such stores would read wrongly."""
 META_FILE = "meta.json"
 CHUNK_BYTES = 64 * 2**20
 """Bytes of an array that share a checksum; the last piece of an array may be shorter."""
 
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 LARGEST_META = 64 * 2**20
 ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 OWN_KEYS = ("format", "version", "arrays")
@@ -63,7 +51,7 @@ _WEIGHTINGS = ("unweighted", "row", "weighted")
 
 
 class ArraySpec(NamedTuple):
-    """What ``meta.json`` says about one array."""
+    """Entry of ``meta.json`` about one array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -110,8 +98,8 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
     except (ValueError, RecursionError) as error:
         raise DataError(argument=path, given=f"no JSON ({error})", expected="the meta.json of a store") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
-        raise DataError(argument=path, given=f"format {found!r}", expected=f'a JSON object with "format": "{FORMAT}"')
+        form = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
+        raise DataError(argument=path, given=f"format {form!r}", expected=f'a JSON object with "format": "{FORMAT}"')
     arrays = meta.get("arrays")
     _check_version(path, meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION)
     if not isinstance(arrays, dict):
@@ -137,8 +125,8 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
         given = f"an array named {name!r}"
         raise DataError(argument=path, given=given, expected="names of letters, digits and _, a letter first")
     if not isinstance(entry, dict) or entry.get("file") != array_file(name):
-        found = entry.get("file") if isinstance(entry, dict) else entry
-        given = f"the file {found!r} for the array {name}"
+        file = entry.get("file") if isinstance(entry, dict) else entry
+        given = f"the file {file!r} for the array {name}"
         raise DataError(argument=path, given=given, expected=f"{array_file(name)!r}, in the folder of the store")
     shape, sums = entry.get("shape"), entry.get("sha256")
     if not isinstance(shape, list) or not shape or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
@@ -148,8 +136,8 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
     if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
         raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
     spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
-    if len(shape) > _MOST_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
-        expected = f"at most {_MOST_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
+    if len(shape) > _MAX_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
+        expected = f"at most {_MAX_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
         raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected=expected)
     if len(sums) != spec.num_chunks:
         given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"
@@ -218,11 +206,11 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
 
 def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: int) -> None:
     """Check the arrays and the fact of a store whose rows were moved, if it is one."""
-    found = [name for name in MAP_ARRAYS if name in specs]
-    if not found:
+    names = [name for name in MAP_ARRAYS if name in specs]
+    if not names:
         return
-    if len(found) < len(MAP_ARRAYS):
-        raise DataError(argument=path, given=f"only {', '.join(found)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
+    if len(names) < len(MAP_ARRAYS):
+        raise DataError(argument=path, given=f"only {', '.join(names)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
     ids = specs["indices"].dtype
     _check_array(path, specs, "row_of_vertex", (ids,), (n,))
     _check_array(path, specs, "vertex_of_row", (ids,), (n,))

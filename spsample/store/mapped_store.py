@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
-from spsample.store.checksums import record_path, recorded_sha256, require_recorded
+from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
-from spsample.store.row_order import RowOrder
+from spsample.store.row_order import ReorderedArrays, RowOrder
+from spsample.store.verification import record_path, recorded_sha256, require_recorded
 
-__all__ = ["MappedStore", "read_meta"]
-
-_GRAPH_ARRAYS = ("indptr", "indices", "data", "edge_ids")
-_MOST_TRIES = 10
+_MAX_TRIES = 10
 
 T = TypeVar("T")
 Store = TypeVar("Store", bound="MappedStore")
@@ -61,7 +59,7 @@ class MappedStore:
         >>> folder.cleanup()
         """
         folder = Path(os.path.abspath(require_path("path", path)))
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             before = _identity(folder / META_FILE)
             try:
                 taken = take(cls._opened(folder))
@@ -86,7 +84,7 @@ class MappedStore:
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """Name of its folder."""
         return os.path.basename(os.path.abspath(self.path))
 
     @property
@@ -96,7 +94,7 @@ class MappedStore:
 
     @property
     def weighting(self) -> Weighting:
-        """What the values of the graph are, as ``meta.json`` states it."""
+        """Kind of values of the graph, as ``meta.json`` states it."""
         weighting: Weighting = self._meta["weighting"]
         return weighting
 
@@ -125,15 +123,13 @@ class MappedStore:
             digest: str = self._meta["reordered"]["digest"]
             return digest
         parts = {
-            name: [spec.dtype.str, spec.shape, spec.sha256]
-            for name, spec in self._specs.items()
-            if name in _GRAPH_ARRAYS
+            name: [spec.dtype.str, spec.shape, spec.sha256] for name, spec in self._specs.items() if name in ARRAYS
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @property
     def is_reordered(self) -> bool:
-        """Whether rows lie in another order than that of the vertices."""
+        """True where rows lie in another order than that of the vertices."""
         return MAP_ARRAYS[0] in self._specs
 
     def row_of_vertex(self) -> NDArray[Any] | None:
@@ -151,6 +147,15 @@ class MappedStore:
         if not self.is_reordered:
             return None
         return RowOrder(*(self.array(name, access) for name in (*MAP_ARRAYS, "indptr")))
+
+    def graph_arrays(self, access: str = "normal") -> GraphArrays:
+        """Return the arrays of the graph over maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        arrays = {name: self.array(name, access) for name in ARRAYS if name in self}
+        entries = arrays["indices"], arrays.get("data"), arrays.get("edge_ids")
+        origin, order = StoreOrigin(str(self.path), self.digest, access), self.row_order(access)
+        if order is not None:
+            return ReorderedArrays(order, *entries, self.weighting, origin)
+        return GraphArrays(arrays["indptr"], *entries, self.weighting, origin)
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs

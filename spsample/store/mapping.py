@@ -17,18 +17,6 @@ from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 from spsample.store.npy import read_header
 
-__all__ = [
-    "ACCESS",
-    "FileIdentity",
-    "check_file",
-    "create_map",
-    "load_pages",
-    "locate",
-    "open_map",
-    "release_pages",
-    "shorten_map",
-]
-
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
@@ -121,7 +109,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file from another one that took its name."""
+    """Facts that tell a file from another one that took its name."""
 
     device: int
     inode: int

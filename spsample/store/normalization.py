@@ -1,4 +1,4 @@
-"""Values of normalised graphs: sums of rows, and quotients that their dtype can hold."""
+"""Graphs made of others: normalised, with self loops; sums of rows, and quotients that their dtype can hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,65 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
+from spsample.store.construction import GraphArrays, targets
 
 ROWS_AT_ONCE = 1 << 16
 """Whose entries are numbered by row, where rows are summed."""
+
+
+@default_float_environment()
+def normalized(arrays: GraphArrays, kind: str) -> GraphArrays:
+    """Return the arrays of A normalised: `kind` is "row" or "sym", as of `Graph.normalized`."""
+    if kind == "row" and arrays.lying("data") is None:  # rows of a "row" graph sum to 1 already
+        return arrays.row_normalized()
+    values, per_row = entry_values(arrays), np.diff(arrays.indptr)
+    sums = row_sums(arrays.indptr, values)
+    if kind == "row":
+        divisor = np.repeat(sums, per_row)
+    else:
+        root = np.sqrt(sums)
+        divisor = np.repeat(root, per_row)
+        divisor *= root[arrays.indices]
+    return GraphArrays(arrays.indptr, arrays.indices, divided(values, divisor, value_dtype(arrays)), arrays.edge_ids)
+
+
+def with_self_loops(arrays: GraphArrays) -> GraphArrays:
+    """Return the arrays of A with an edge (v, v) for every vertex that has none, as `Graph.with_self_loops`."""
+    indptr, indices, num_nodes = arrays.indptr, arrays.indices, len(arrays.indptr) - 1
+    rows = targets(indptr, indices.dtype)
+    missing = np.ones(num_nodes, dtype=bool)
+    missing[rows[indices == rows]] = False
+    if not missing.any() and arrays.weighting != "row":
+        return arrays
+    added = np.flatnonzero(missing)
+    before = np.bincount(rows[indices < rows], minlength=num_nodes)
+    at = (indptr[:-1] + before)[added]
+    moved = indptr.copy()
+    moved[1:] += np.cumsum(missing)
+    data = None
+    if arrays.weighting != "unweighted":
+        data = np.insert(entry_values(arrays).astype(value_dtype(arrays), copy=False), at, 1)
+    ids = np.arange(len(indices), dtype=np.int64) if arrays.edge_ids is None else arrays.edge_ids
+    return GraphArrays(moved, np.insert(indices, at, added), data, np.insert(ids, at, len(indices) + added))
+
+
+def entry_values(arrays: GraphArrays) -> NDArray[Any]:
+    """Return the value of every entry: ``data``, or else float64."""
+    if arrays.data is not None:
+        return arrays.data
+    if arrays.weighting == "unweighted":
+        return np.ones(len(arrays.indices))
+    per_row = np.diff(arrays.indptr)
+    with np.errstate(divide="ignore"):
+        return np.repeat(1.0 / per_row, per_row)
+
+
+def value_dtype(arrays: GraphArrays) -> np.dtype[Any]:
+    """Return the dtype of values computed from a graph: that of ``data``, and float32 where there is none."""
+    data = arrays.lying("data")
+    return np.dtype(np.float32) if data is None else data.dtype
 
 
 def row_sums(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.float64]:

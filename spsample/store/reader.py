@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any
 from spsample.common.checks import require_type
 from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
-from spsample.store.checksums import record_path
-from spsample.store.graph import Graph
+from spsample.store.graph import Graph, graph_of
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
 from spsample.store.row_order import ReorderedRows
-from spsample.store.verification import verify_checksums, verify_structure
+from spsample.store.verification import record_path, verify_checksums, verify_structure
 from spsample.store.vertex_ids import VertexIds, named_vertices
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-__all__ = ["GraphStore"]
 
 
 class GraphStore(MappedStore):
@@ -116,7 +113,7 @@ class GraphStore(MappedStore):
 
     def graph(self, access: str = "normal") -> Graph:
         """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
-        return Graph.of_store(self, access)
+        return graph_of(self.graph_arrays(access))
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
         """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.

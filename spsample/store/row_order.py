@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import Backend, Matrix
-from spsample.sparse.reordered import ReorderedOperand
+from spsample.backends import Backend, Matrix, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.contents import Contents
+from spsample.sparse.local import LocalFrontier, LocalOperand
+from spsample.sparse.operand import Weighting
+from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin, frozen
 
-__all__ = ["ReorderedArrays", "ReorderedRows", "RowOrder"]
+__all__ = ["ReorderedArrays", "ReorderedOperand", "ReorderedRows", "RowOrder"]
 
 _PIECE = 1 << 22
 
@@ -46,31 +50,57 @@ class RowOrder(NamedTuple):
         return places + (entries - self.vertex_indptr[vertices])
 
 
-class ReorderedArrays(NamedTuple):
-    """The arrays of a graph as they lie in a store whose rows were moved.
+class ReorderedArrays(GraphArrays):
+    """The arrays of a graph as they lie in a store whose rows were moved; rows are sampled where they lie.
 
-    Attributes
+    ``indices``, ``data`` and ``edge_ids`` are in the order of vertices as of any graph, made in memory on first use.
+
+    Parameters
     ----------
     order : RowOrder
     indices, data, edge_ids : array (num_edges,)
         Entries in the order of rows; `data` and `edge_ids` None where there are none.
+    weighting, origin
+        As of `GraphArrays`.
+
+    Examples
+    --------
+    >>> order = RowOrder(np.array([1, 2, 0]), np.array([2, 0, 1]), np.array([0, 2, 3, 3]), np.array([0, 0, 2, 3]))
+    >>> ReorderedArrays(order, np.array([1, 2, 0]), None, None, "unweighted").indices.tolist()
+    [1, 2, 0]
     """
 
-    order: RowOrder
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
-    edge_ids: NDArray[np.int64] | None
+    def __init__(
+        self,
+        order: RowOrder,
+        indices: NDArray[Any],
+        data: NDArray[Any] | None,
+        edge_ids: NDArray[np.int64] | None,
+        weighting: Weighting,
+        origin: StoreOrigin | None = None,
+    ) -> None:
+        self.order = order
+        self.indptr = order.vertex_indptr
+        self.weighting, self.origin = weighting, origin
+        self._lying: dict[str, Any] = {"indices": indices, "data": data, "edge_ids": edge_ids}
 
-    def by_vertex(self, name: str) -> NDArray[Any] | None:
-        """Return an array of entries in the order of vertices, in memory: all of it is read.
+    def __getattr__(self, name: str) -> Any:
+        """Make what is not there yet: entries in the order of vertices, and the numbers that tell them from others."""
+        if name == "contents":
+            self.contents = Contents({array: getattr(self, array) for array in ARRAYS})
+        elif name in ARRAYS:
+            array = self._by_vertex(self._lying[name])
+            setattr(self, name, None if array is None else frozen(array))
+        else:
+            raise AttributeError(name)
+        return vars(self)[name]
 
-        Examples
-        --------
-        >>> order = RowOrder(np.array([1, 2, 0]), np.array([2, 0, 1]), np.array([0, 2, 3, 3]), np.array([0, 0, 2, 3]))
-        >>> ReorderedArrays(order, np.array([1, 2, 0]), None, None).by_vertex("indices").tolist()
-        [1, 2, 0]
-        """
-        lying = getattr(self, name)
+    def lying(self, name: str) -> NDArray[Any] | None:
+        """Return indices, data or edge_ids in the order of rows: nothing is read."""
+        array: NDArray[Any] | None = self._lying[name]
+        return array
+
+    def _by_vertex(self, lying: NDArray[Any] | None) -> NDArray[Any] | None:
         if lying is None:
             return None
         made = np.empty(len(lying), lying.dtype)
@@ -79,11 +109,70 @@ class ReorderedArrays(NamedTuple):
             made[first:last] = lying[self.order.file_places(np.arange(first, last))]
         return made
 
-    def operand(self, backend: Backend, *, row_normalized: bool) -> ReorderedOperand:
+    def operand(self, backend: Backend) -> ReorderedOperand:
         """Return A as the sampling algebra sees it, over the arrays as they lie."""
         rows, vertices, vertex_indptr, indptr = self.order
-        matrix = Matrix(indptr, self.indices, self.data, row_normalized, vertices, len(indptr) - 1)
-        return ReorderedOperand(matrix, self.edge_ids, backend, rows, vertex_indptr)
+        indices, data, edge_ids = self._lying.values()
+        matrix = Matrix(indptr, indices, data, self.weighting == "row", vertices, len(indptr) - 1)
+        return ReorderedOperand(matrix, edge_ids, backend, rows, vertex_indptr)
+
+
+class ReorderedOperand(LocalOperand):
+    """The whole A, its rows in any order: to kernels a block of rows (`Matrix.ids`) that has all of them.
+
+    Q names vertices; a frontier of A names rows. This is the only place that leads from one to the other, so that no
+    kernel and no sampler knows of the order, and every sample is that of A in the order of vertices, bit for bit.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        Rows in their order; ``ids`` is the vertex of each, entries hold vertices.
+    edge_ids : int64 array (nnz,) or None
+        Entry -> position in the user's input. None: the place that the entry has where rows are in the order of
+        vertices.
+    backend : Backend
+        The kernels.
+    row_of_vertex : int array (n,)
+        Of the type of ``matrix.indices``.
+    vertex_indptr : int64 array (n + 1,)
+        Row pointers of A in the order of vertices.
+
+    Examples
+    --------
+    >>> from spsample.backends import get_backend
+    >>> vertices = np.array([2, 0, 1], np.int32)    # of each row
+    >>> matrix = Matrix(np.array([0, 0, 2, 3]), np.array([1, 2, 0], np.int32), ids=vertices, num_columns=3)
+    >>> rows, indptr = np.array([1, 2, 0], np.int32), np.array([0, 2, 3, 3])
+    >>> A = ReorderedOperand(matrix, None, get_backend("reference"), rows, indptr)
+    >>> Q = StackedSelector(np.array([0, 2]), np.array([2, 0], np.int32), np.array([0]))
+    >>> A.frontier(Q).row_statistics.counts.tolist(), A.edge_ids_at(np.array([2])).tolist()
+    ([0, 2], [2])
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        edge_ids: Int64Array | None,
+        backend: Backend,
+        row_of_vertex: IntArray,
+        vertex_indptr: Int64Array,
+    ) -> None:
+        super().__init__(matrix, edge_ids, backend)
+        self.row_of_vertex = row_of_vertex
+        self.vertex_indptr = vertex_indptr
+
+    def frontier(self, Q: StackedSelector) -> LocalFrontier:
+        """Return the rows that Q selects, which names them by vertex."""
+        return LocalFrontier(self, Q._replace(vertices=self.row_of_vertex.take(Q.vertices)))
+
+    def edge_ids_at(self, positions: Int64Array) -> Int64Array:
+        """Positions in the user's input of entries at these positions of the matrix; O(log n) for each."""
+        if self.edge_ids is not None:
+            return super().edge_ids_at(positions)
+        indptr, vertices = self.matrix.indptr, self.matrix.ids
+        rows = indptr.searchsorted(positions, side="right") - 1
+        ids: Int64Array = self.vertex_indptr[vertices[rows]] + positions - indptr[rows]  # type: ignore[index]
+        return ids
 
 
 class ReorderedRows:
@@ -124,12 +213,12 @@ class ReorderedRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the numbers."""
+        """Dtype of the numbers."""
         return self.stored.dtype
 
     @property
     def base(self) -> NDArray[Any]:
-        """What the rows are a view of."""
+        """The array that the rows are a view of."""
         return self.stored
 
     @property

@@ -17,20 +17,6 @@ from spsample.common.checks import check_range, first_bad, require_int
 from spsample.common.threads import compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
 
-__all__ = [
-    "INT32_NODES",
-    "MAX_NODES",
-    "as_edge_index",
-    "as_id_vector",
-    "as_weights",
-    "check_ids",
-    "check_not_negative",
-    "check_num_nodes",
-    "check_weights",
-    "validate_ids",
-    "validate_seeds",
-]
-
 MAX_NODES = 2**48
 """Most vertices of a graph: the counters of the random generator hold vertex ids of 48 bits."""
 

@@ -83,14 +83,14 @@ class VertexIds:
             If no vertex has such a name; the first one is named.
         """
         words = self._as_names(names)
-        found = self._ids(words)
-        unknown = (found < 0) | (found >= self._num_nodes)
+        vertices = self._ids(words)
+        unknown = (vertices < 0) | (vertices >= self._num_nodes)
         if unknown.any():
             at = int(np.argmax(unknown))
             name = words[at].item() if isinstance(words, np.ndarray) else words[at]
             given = f"{short(name)} at position {at}"
             raise InputError(argument="names", given=given, expected=f"names of vertices of {self._store.path}")
-        return found
+        return vertices
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         return ids
@@ -109,7 +109,7 @@ class VertexIds:
 
 
 class _Integers(VertexIds):
-    """Those of ``original_ids``."""
+    """Names that ``original_ids`` holds."""
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         return np.asarray(self._store.array("original_ids"))[ids]
@@ -127,7 +127,7 @@ class _Integers(VertexIds):
 
 
 class _Strings(VertexIds):
-    """Those of ``names_ptr`` and ``names_data``."""
+    """Names that ``names_ptr`` and ``names_data`` hold."""
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         starts, data = self._store.array("names_ptr"), self._store.array("names_data")

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.store.checksums import checksums, record, record_path
-from spsample.store.files import sync_file
-from spsample.store.folder import PartialFolder, system_errors
+from spsample.store.base_graph import require_local
+from spsample.store.construction import ARRAYS
+from spsample.store.folder import PartialFolder, sync_file, system_errors
 from spsample.store.layout import (
     ARRAY_NAME,
     FORMAT,
@@ -29,10 +29,9 @@ from spsample.store.layout import (
     version_of,
 )
 from spsample.store.mapping import create_map, release_pages, shorten_map
+from spsample.store.verification import checksums, record, record_path
 
-__all__ = ["StoreWriter"]
-
-_MOST_BYTES = 2**62
+_MAX_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
 
 
@@ -115,6 +114,21 @@ class StoreWriter:
         """The hidden folder, where a writer may also keep temporary files, which it must remove itself."""
         return self._open_folder().path
 
+    def write_graph(self, graph: Any) -> None:
+        """Write the arrays of a `spsample.Graph`, which other arrays may follow.
+
+        Raises
+        ------
+        DTypeError, InputError, DataError
+            If it is no graph, or as `create`.
+        """
+        require_local(graph)
+        for name in ARRAYS:
+            array = getattr(graph, name)
+            if array is not None:
+                self.write(name, array)
+        self.set(weighting=graph.weighting)
+
     def create(self, name: str, dtype: Any, shape: int | tuple[int, ...]) -> NDArray[Any]:
         """Make the array `name` of zeros and return it as a writable map of its file; room on the disk is reserved.
 
@@ -150,7 +164,7 @@ class StoreWriter:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
         given_shape = shape if isinstance(shape, (tuple, list)) else (shape,)
         lengths = tuple(require_int("shape", length, minimum=0) for length in given_shape)
-        if prod(lengths) * kind.itemsize > _MOST_BYTES:
+        if prod(lengths) * kind.itemsize > _MAX_BYTES:
             expected = "at most 2**62 bytes"
             raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
         with system_errors(self.path, _WRITABLE):
@@ -170,7 +184,7 @@ class StoreWriter:
         name : str
             An array that was created.
         sums : list of str
-            SHA-256 of each 64 MiB of its bytes, as `spsample.store.checksums.checksums` gives them.
+            SHA-256 of each 64 MiB of its bytes, as `spsample.store.verification.checksums` gives them.
 
         Raises
         ------
@@ -268,7 +282,7 @@ class StoreWriter:
             sync_file(written)
 
     def _sizes(self) -> dict[str, Any]:
-        """What the arrays themselves tell."""
+        """Facts that the arrays themselves tell."""
         if "indptr" not in self._arrays or "indices" not in self._arrays:
             given = f"the arrays {', '.join(self._arrays) or '(none)'}"
             raise DataError(argument=str(self.path), given=given, expected="at least indptr and indices")

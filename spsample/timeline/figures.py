@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spsample.errors import InputError
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
 
 __all__ = ["save_figure"]
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from spsample.errors import DataError
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
 from spsample.timeline.spans import NO_BATCH
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import torch
 
 from spsample.common.checks import require_path
 from spsample.errors import DataError, DTypeError
-from spsample.store.files import whole_file
-from spsample.store.folder import system_errors
+from spsample.store.folder import system_errors, whole_file
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 

@@ -24,8 +24,7 @@ from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.settings.training import Recording
-from spsample.store.files import whole_file
-from spsample.store.folder import only_recorded, system_errors
+from spsample.store.folder import only_recorded, system_errors, whole_file
 from spsample.training.callbacks import Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint
 from spsample.training.plots import plot_curves, plot_phases

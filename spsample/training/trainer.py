@@ -20,7 +20,7 @@ from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
 from spsample.data import Dataset
-from spsample.data.partition.stores import require_reach
+from spsample.data.partition.parts import require_reach
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore

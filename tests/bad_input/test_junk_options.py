@@ -12,7 +12,7 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.convert import ConvertOptions, convert
 from spsample.data import partition_quality, planted, rewire, save_dataset, scale_features
-from spsample.data.rmat import rmat
+from spsample.data.generators import rmat
 from spsample.errors import DTypeError, InputError, SpSampleError
 from spsample.features import FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk

@@ -17,7 +17,7 @@ from equality import assert_bulks_same
 import spsample as sp
 from spsample.backends import get_backend
 from spsample.backends.cuda.streams import Streams
-from spsample.store.hot_rows import expected_visits
+from spsample.store.device_graph import expected_visits
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]

@@ -10,7 +10,7 @@ from the_gpu import the_gpu
 import spsample as sp
 from spsample.errors import CapacityError
 from spsample.features.formats import format_for
-from spsample.store.hot_rows import expected_visits
+from spsample.store.device_graph import expected_visits
 
 if isinstance(the_gpu(), str):
     pytest.skip(the_gpu(), allow_module_level=True)

@@ -98,12 +98,12 @@ def test_a_store_on_some_ranks(kind, tmp_path):
 
 def test_contents_are_looked_at_once():
     graph = graph_of()
-    assert graph.contents() is graph.contents()
+    assert graph.fingerprint() is graph.fingerprint()
     plain = DATA.graph
-    assert plain.normalized("row").contents() is plain.contents()  # whichever is asked first
+    assert plain.normalized("row").fingerprint() is plain.fingerprint()  # whichever is asked first
     for other in (copy.copy(graph), copy.deepcopy(graph), pickle.loads(pickle.dumps(graph)), graph_of()):
-        assert other.contents() == graph.contents()
-    assert graph_of("weight").contents() != graph.contents()
+        assert other.fingerprint() == graph.fingerprint()
+    assert graph_of("weight").fingerprint() != graph.fingerprint()
 
 
 # ------------------------------------------------------------------------------------------------------------- features

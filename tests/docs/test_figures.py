@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spsample.settings.training import PIPELINES
+from spsample.store import to_scipy
 
 pytest.importorskip("matplotlib")
 
@@ -54,7 +55,7 @@ def test_five_lines_shows_what_was_sampled():
     """GraphSAGE draws 2 neighbours for each seed, LADIES 2 for each batch, all of them where P is not 0."""
     five_lines = script("five_lines")
     A = five_lines.graph()
-    neighbours = A.to_scipy().toarray()
+    neighbours = to_scipy(A).toarray()
     seeds = np.concatenate(five_lines.SEEDS)
     for sampler, Q in zip((five_lines.sp.GraphSAGE, five_lines.sp.LADIES), five_lines.selectors(), strict=True):
         drawn = five_lines.drawn(A, sampler, len(Q)).fill

@@ -16,13 +16,30 @@ from spsample.features import draw_shift
 from spsample.planning import scratch_bytes
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import CSRMatrix, Draw, ProbabilityMatrix, its_sample, normalize_rows, select_rows, spgemm
+from spsample.store import from_dgl, to_scipy
+
+
+class DglGraph:
+    """A graph of DGL's, as far as `from_dgl` asks."""
+
+    is_homogeneous, is_block = True, False
+
+    def __init__(self, make):
+        n = make.integer(1, 9)
+        self._edges = make.rng.integers(0, n, (2, 12))
+        self.num_nodes = lambda: n
+        self.edata = {"w": make.spoilt(make.rng.random(12))}
+
+    def edges(self, order):
+        return tuple(self._edges)
 
 
 def fuzz_graph(make, folder):
     graph = make.graph()
     assert graph.num_edges == len(graph.indices)
-    graph.to_scipy()
+    to_scipy(make.either(lambda: graph))
     repr(graph)
+    from_dgl(make.either(lambda: DglGraph(make)), make.either(lambda: make.choice([None, "w"])))
 
 
 def fuzz_bulk_sample(make, folder):
@@ -233,7 +250,7 @@ def fuzz_device(make, folder):
 
 
 CASES = {
-    "graph": Case(fuzz_graph, (sp.Graph,)),
+    "graph": Case(fuzz_graph, (sp.Graph, to_scipy, from_dgl)),
     "bulk_sample": Case(fuzz_bulk_sample, (sp.bulk_sample, sp.GraphSAGE, sp.LADIES, sp.FastGCN), 3),
     "samplers": Case(fuzz_samplers, (sp.Sampler, LayerwiseSampler)),
     "biased": Case(fuzz_biased, (sp.Biased, draw_shift)),

@@ -87,7 +87,7 @@ def make_store(folder: Path) -> None:
     graph = sp.Graph.from_edge_index(edge_list(), num_nodes=NODES, edge_weight=np.linspace(0, 1, EDGES))
     order = np.random.default_rng(0).permutation(NODES)
     with StoreWriter(folder / "store") as writer:
-        graph.write_to(writer)
+        writer.write_graph(graph)
         writer.write("x", np.ones((NODES, 2), np.float16))
         writer.write("degree", np.ones(NODES, np.float32))
         writer.write("y", np.arange(NODES) % 3)

@@ -17,6 +17,7 @@ from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import aggregate_features
 from spsample.nn.blocks import BlockMaker
 from spsample.settings import ModelConfig
+from spsample.store import to_scipy
 from spsample.training import TrainConfig, Trainer
 from spsample.training.models import build_model
 
@@ -34,7 +35,7 @@ def graph(kind: str) -> sp.Graph:
 @pytest.mark.parametrize("budget", [1 << 12, "1GiB"])
 def test_rows_are_the_sums(kind, budget):
     A, x = graph(kind), RNG.standard_normal((N, DIM)).astype(np.float32)
-    dense = A.to_scipy().toarray()
+    dense = to_scipy(A).toarray()
     sums = dense.sum(axis=1, keepdims=True)
     mean = np.divide(dense @ x, sums, where=sums > 0, out=np.zeros_like(x, float))
     made = aggregate_features(A, x, memory_budget=budget)

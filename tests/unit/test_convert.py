@@ -25,7 +25,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spsample.cli.main import app
-from spsample.convert import ConvertOptions, bucket_writer, convert
+from spsample.convert import ConvertOptions, convert, sort
 from spsample.convert.resources import SortPlan, anonymous_bytes
 from spsample.convert.text import TextEdges, text_form
 from spsample.data import load_dataset
@@ -451,7 +451,7 @@ def test_store_to_store(tmp_path):
         **masks_of(3, 4),
     }
     with StoreWriter(tmp_path / "first") as writer:
-        Graph.from_edge_index(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=4).write_to(writer)
+        writer.write_graph(Graph.from_edge_index(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=4))
         for name, array in kept.items():
             writer.write(name, array)
         writer.set(name="mine", license="CC0", node_features=["x", "train_embedding"])
@@ -489,7 +489,7 @@ def test_row_normalised_graphs(tmp_path, source):
 
 def test_a_store_with_arrays_that_cannot_be_kept(tmp_path):
     with StoreWriter(tmp_path / "first") as writer:
-        Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2).write_to(writer)
+        writer.write_graph(Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2))
         writer.write("times", np.array([3, 4]))
         writer.set(edge_features=["times"])
     with pytest.raises(DataError, match="got an array 'times'; expected a store of a graph") as caught:
@@ -886,7 +886,7 @@ def test_options_that_would_be_lost(tmp_path, source, options, argument):
 def test_the_error_of_a_later_bucket_is_told(tmp_path, monkeypatch):
     """A bucket that fails stops those before it, which wait for their turn: its error is the one that comes out."""
     np.save(tmp_path / "a.npy", np.arange(2000).reshape(2, 1000) % 500)
-    real, calls = bucket_writer._sorted_edges, iter(range(10**6))
+    real, calls = sort._sorted_edges, iter(range(10**6))
 
     def slow_then_broken(*arguments):
         if next(calls) == 0:
@@ -894,7 +894,7 @@ def test_the_error_of_a_later_bucket_is_told(tmp_path, monkeypatch):
             return real(*arguments)
         raise DataError(argument="disk", given="an error", expected="none")
 
-    monkeypatch.setattr(bucket_writer, "_sorted_edges", slow_then_broken)
+    monkeypatch.setattr(sort, "_sorted_edges", slow_then_broken)
     with pytest.raises(DataError, match="disk"):
         convert(tmp_path / "a.npy", tmp_path / "store", ConvertOptions(deduplicate="sum"), plan=TINY)
 

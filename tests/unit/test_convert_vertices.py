@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from spsample.cli.main import app
-from spsample.convert import ConvertOptions, convert, vertex_tables
+from spsample.convert import ConvertOptions, convert, tables
 from spsample.convert.resources import SortPlan
 from spsample.data import Dataset, load_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError, MissingDependencyError, SpSampleError
@@ -144,7 +144,7 @@ LATIN = (
     ],
 )
 def test_text_that_is_no_utf8_is_refused_by_its_line(tmp_path, monkeypatch, edges, nodes, options, place):
-    monkeypatch.setattr(vertex_tables, "_BLOCK", 12)  # in pieces of about a row
+    monkeypatch.setattr(tables, "_BLOCK", 12)  # in pieces of about a row
     write(tmp_path, e_csv=edges, **({} if nodes is None else {"n_csv": nodes}))
     chosen = ConvertOptions(nodes=None if nodes is None else tmp_path / "n.csv", **options)
     with pytest.raises(DataError) as caught:
@@ -187,13 +187,13 @@ def test_any_order_of_the_table_makes_the_same_store(tmp_path_factory, options, 
 
 @pytest.mark.parametrize("block", [32, 50, 64, 1 << 22])
 def test_rows_are_whole_wherever_blocks_end(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(vertex_tables, "_BLOCK", block)
+    monkeypatch.setattr(tables, "_BLOCK", block)
     rows = [f'{i},"line {i}\nand, ""{i}""",{i}.5,{i % 3}\n' for i in range(40)]
     rows[0] = "0,short,0.5,0\n"  # the first block needs a row, by which the kinds of columns are known
     edges = "src,dst\n" + "".join(f"{i},{(i + 1) % 40}\n" for i in range(40))
     if block < 40:  # the kinds of columns are those of the first block: it needs a row
         rows[0] = "0,short,0.5,0\n"
-        monkeypatch.setattr(vertex_tables, "_BLOCK", block + 24)
+        monkeypatch.setattr(tables, "_BLOCK", block + 24)
     store, _ = made(tmp_path, edges, "id,text,a,label\n" + "".join(rows))
     assert by_name(store, "x") == {i: [i + 0.5] for i in range(40)}
     assert by_name(store, "y") == {i: i % 3 for i in range(40)}
@@ -1003,7 +1003,7 @@ def test_first_lines_that_name_no_columns(tmp_path, nodes, given):
 
 
 def test_an_order_mark_counts_at_the_beginning_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(vertex_tables, "_BLOCK", 4)
+    monkeypatch.setattr(tables, "_BLOCK", 4)
     names = ["ann", "\ufeffbob", "cid"]
     _, notes = made(tmp_path, "src,dst\nann,\ufeffbob\ncid,ann\n", "\ufeffid\n" + "\n".join(names), **NAMED)
     assert notes == ["n.csv: ids are in id"]  # none without an edge, none without a row

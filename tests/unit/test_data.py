@@ -11,12 +11,18 @@ import pytest
 from scipy import sparse, stats
 
 from spsample.data import load_dataset, planted, rewire, scale_features
-from spsample.data.digits import nearest_neighbours
-from spsample.data.edges import symmetric_graph
-from spsample.data.philox import PhiloxStream
-from spsample.data.planted import _bayes_rates, _distinct_neighbours, _pick_one
-from spsample.data.rmat import rmat, rmat_pairs
+from spsample.data.generators import (
+    PhiloxStream,
+    PlantedRows,
+    _bayes_rates,
+    _pick_one,
+    nearest_neighbours,
+    rmat,
+    rmat_piece,
+    symmetric_graph,
+)
 from spsample.errors import DataError, InputError
+from spsample.store import to_scipy
 
 
 def triangle_file(tmp_path, **changes):
@@ -64,7 +70,7 @@ def test_digits():
     assert [len(data.train_idx), len(data.val_idx), len(data.test_idx)] == [1078, 360, 359]
     everyone = np.concatenate([data.train_idx, data.val_idx, data.test_idx])
     assert sorted(everyone) == list(range(1797))
-    matrix = data.graph.to_scipy()
+    matrix = to_scipy(data.graph)
     assert abs(matrix - matrix.T).nnz == 0
     assert data.graph.in_degrees().min() >= 10
     same = data.y[data.graph.indices] == np.repeat(data.y, data.graph.in_degrees())
@@ -94,7 +100,7 @@ def test_symmetric_graph_against_scipy():
     matrix = sparse.coo_array((np.ones(200), (a, b)), shape=(30, 30)).toarray()
     expected = (matrix + matrix.T > 0) & ~np.eye(30, dtype=bool)
     graph = symmetric_graph(a, b, 30)
-    assert (graph.to_scipy().toarray() > 0).tolist() == expected.tolist()
+    assert (to_scipy(graph).toarray() > 0).tolist() == expected.tolist()
     assert graph.indices.dtype == np.int32
 
 
@@ -111,14 +117,14 @@ def test_rmat_is_deterministic():
 
 
 def test_rmat_quadrants():
-    sources, targets = rmat_pairs(1, 40_000, PhiloxStream(0))
+    sources, targets = rmat_piece(1, 40_000, slice(0, 40_000), PhiloxStream(0))
     counts = np.bincount(2 * sources + targets, minlength=4)
     assert stats.chisquare(counts, 40_000 * np.array([0.57, 0.19, 0.19, 0.05])).pvalue > 1e-6
 
 
 def test_rmat_in_chunks(monkeypatch):
-    monkeypatch.setattr("spsample.data.rmat._CHUNK", 64)
-    sources, _ = rmat_pairs(6, 200, PhiloxStream(0))
+    monkeypatch.setattr("spsample.data.generators._CHUNK", 64)
+    sources, _ = rmat_piece(6, 200, slice(0, 200), PhiloxStream(0))
     assert len(sources) == 200
     assert sources.max() < 64
 
@@ -134,7 +140,7 @@ def test_rmat_refuses(scale, edge_factor):
 
 
 def test_planted_neighbours_are_distinct_others():
-    chosen = _distinct_neighbours(40, 15, PhiloxStream(0))
+    chosen = PlantedRows(40, 15).neighbours(0, 40)
     assert (np.diff(chosen, axis=1) > 0).all()
     assert not (chosen == np.arange(40)[:, None]).any()
     assert chosen.min() >= 0
@@ -142,7 +148,7 @@ def test_planted_neighbours_are_distinct_others():
 
 
 def test_planted_neighbour_sets_are_uniform():
-    sets = Counter(tuple(_distinct_neighbours(5, 2, PhiloxStream(seed))[2].tolist()) for seed in range(6000))
+    sets = Counter(tuple(PlantedRows(5, 2, random_seed=seed).neighbours(0, 5)[2].tolist()) for seed in range(6000))
     assert set(sets) == set(itertools.combinations([0, 1, 3, 4], 2))
     assert stats.chisquare(list(sets.values())).pvalue > 1e-6
 

@@ -10,6 +10,7 @@ import pytest
 
 import spsample as sp
 from spsample.errors import DTypeError, InputError, MissingDependencyError
+from spsample.store import from_dgl
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +21,7 @@ X, Y = torch.randn(20, 3), torch.arange(20)
 
 
 class FakeGraph:
-    """What `Graph.from_dgl` asks of a DGLGraph."""
+    """What `from_dgl` asks of a DGLGraph."""
 
     is_homogeneous, is_block = True, False
     edata = MappingProxyType({"w": torch.rand(90), "short": torch.rand(3)})
@@ -48,19 +49,19 @@ def dgl(monkeypatch):
 
 
 def test_edge_ids_are_those_of_dgl():
-    graph = sp.Graph.from_dgl(FakeGraph())
+    graph = from_dgl(FakeGraph())
     assert (graph.num_nodes, graph.num_edges, graph.weighting) == (20, 90, "unweighted")
     target = np.repeat(np.arange(20), graph.in_degrees())
     np.testing.assert_array_equal(SOURCE.numpy()[graph.edge_ids], graph.indices)
     np.testing.assert_array_equal(TARGET.numpy()[graph.edge_ids], target)
-    weighted = sp.Graph.from_dgl(FakeGraph(), "w")
+    weighted = from_dgl(FakeGraph(), "w")
     np.testing.assert_array_equal(weighted.data, FakeGraph.edata["w"].numpy()[weighted.edge_ids])
 
 
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.GraphSAGE([-1], layout="subgraph"), sp.LADIES([6, 6])])
 @pytest.mark.parametrize("names", [(), ("x", "y")])
 def test_a_loop_has_what_dgls_loop_reads(dgl, sampler, names):
-    graph, seeds = sp.Graph.from_dgl(FakeGraph()), np.arange(12)
+    graph, seeds = from_dgl(FakeGraph()), np.arange(12)
     options = {"batch_size": 5, "features": X, "labels": Y, "edge_ids": True}
     feature_name, label_name = names or ("feat", "label")
     loader = sp.BulkLoader(graph, seeds, sampler, **options).dgl(*names)
@@ -77,7 +78,7 @@ def test_a_loop_has_what_dgls_loop_reads(dgl, sampler, names):
 
 
 def test_a_name_of_features_that_is_dgls_own(dgl):
-    graph = sp.Graph.from_dgl(FakeGraph())
+    graph = from_dgl(FakeGraph())
     options = {"batch_size": 5, "features": X, "labels": Y}
     loader = sp.BulkLoader(graph, range(12), sp.GraphSAGE([3]), **options).dgl("_ID", "_ID")
     for batch, (input_nodes, output_nodes, _) in zip(loader.loader, loader, strict=True):
@@ -86,7 +87,7 @@ def test_a_name_of_features_that_is_dgls_own(dgl):
 
 
 def test_order_and_state_are_the_loaders(dgl):
-    loader = sp.BulkLoader(sp.Graph.from_dgl(FakeGraph()), range(12), sp.GraphSAGE([2]), batch_size=4).dgl()
+    loader = sp.BulkLoader(from_dgl(FakeGraph()), range(12), sp.GraphSAGE([2]), batch_size=4).dgl()
     first = next(iter(loader))[1].tolist()
     state = loader.state_dict()
     rest = [seeds.tolist() for _, seeds, _ in loader][1:]
@@ -107,7 +108,7 @@ def test_order_and_state_are_the_loaders(dgl):
 )
 def test_what_is_no_graph_of_one_type_is_refused(graph, message):
     with pytest.raises(DTypeError, match=message):
-        sp.Graph.from_dgl(graph)
+        from_dgl(graph)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +117,11 @@ def test_what_is_no_graph_of_one_type_is_refused(graph, message):
 )
 def test_weights_that_are_none_are_refused(name, message):
     with pytest.raises(InputError, match=message):
-        sp.Graph.from_dgl(FakeGraph(), name)
+        from_dgl(FakeGraph(), name)
 
 
 def test_what_makes_no_blocks_is_refused(dgl, monkeypatch):
-    graph = sp.Graph.from_dgl(FakeGraph())
+    graph = from_dgl(FakeGraph())
     with pytest.raises(InputError, match=r"^sampler: .*include_targets=True"):
         sp.BulkLoader(graph, [0], sp.LADIES([4], include_targets=False), batch_size=1).dgl()
     plain = sp.BulkLoader(graph, [0], sp.GraphSAGE([2]), batch_size=1)

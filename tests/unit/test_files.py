@@ -10,8 +10,8 @@ import pytest
 from spsample.errors import InputError
 from spsample.features import FeatureStore
 from spsample.loading import load_bulk
-from spsample.store import Graph, files
-from spsample.store.files import sync_folder, whole_file
+from spsample.store import Graph, folder
+from spsample.store.folder import sync_folder, whole_file
 
 
 def test_a_file_that_could_not_be_finished_leaves_the_old_one(tmp_path):
@@ -44,7 +44,7 @@ def test_what_is_written_is_on_the_disk_before_it_gets_its_name(tmp_path, monkey
     def fsync(descriptor):
         seen.append(sorted(path.name for path in tmp_path.iterdir()))
 
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(folder.os, "fsync", fsync)
     with whole_file(tmp_path / "a") as file:
         file.write(b"new")
     assert seen == [[".a.partial"], ["a"]]
@@ -55,7 +55,7 @@ def test_file_systems_that_cannot_sync_folders(code, passed, tmp_path, monkeypat
     def fsync(descriptor):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(folder.os, "fsync", fsync)
     if passed:
         sync_folder(tmp_path)
     else:

@@ -13,6 +13,7 @@ import spsample as sp
 from spsample.errors import InputError
 from spsample.features import score
 from spsample.sampling.sampler import Proportion
+from spsample.store import to_scipy
 
 
 def a_graph(kind, seed=0, num_nodes=30, num_edges=140):
@@ -27,7 +28,7 @@ def a_graph(kind, seed=0, num_nodes=30, num_edges=140):
 
 def rows_of(graph):
     """Columns and weights of each row, in plain Python."""
-    matrix = graph.to_scipy()
+    matrix = to_scipy(graph)
     bounds = zip(matrix.indptr[:-1].tolist(), matrix.indptr[1:].tolist(), strict=True)
     return [(matrix.indices[a:b].tolist(), matrix.data[a:b].astype(float).tolist()) for a, b in bounds]
 

@@ -21,7 +21,7 @@ def run(*arguments):
 @pytest.fixture
 def store(tmp_path):
     with StoreWriter(tmp_path / "small") as writer:
-        Graph([0, 2, 3, 3], [1, 2, 0], data=[1.0, 2.0, 4.0]).write_to(writer)
+        writer.write_graph(Graph([0, 2, 3, 3], [1, 2, 0], data=[1.0, 2.0, 4.0]))
         writer.write("x", np.eye(3, dtype=np.float16))
         writer.write("y", np.array([0, 1, -1]))
         writer.write("original_ids", np.array([70, 80, 90]))
@@ -109,7 +109,7 @@ def test_degrees_piece_by_piece(monkeypatch):
 
 def test_labels_and_ids_of_other_kinds(tmp_path):
     with StoreWriter(tmp_path / "s") as writer:
-        Graph([0, 1, 1], [1]).write_to(writer)
+        writer.write_graph(Graph([0, 1, 1], [1]))
         writer.write("y", np.eye(2, dtype=np.uint8))
         writer.write("names_ptr", np.array([0, 1, 2]))
         writer.write("names_data", np.frombuffer(b"ab", np.uint8))

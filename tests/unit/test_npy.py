@@ -19,8 +19,7 @@ from spsample.cli.ranks import integers_of
 from spsample.convert import convert
 from spsample.errors import DataError, InputError
 from spsample.features import DiskFeatures
-from spsample.store.archives import read_npz
-from spsample.store.npy import map_npy, read_header
+from spsample.store.npy import map_npy, read_header, read_npz
 
 PACKAGE = Path(sp.__file__).parent
 

@@ -248,7 +248,7 @@ def test_a_store_that_was_not_reordered_has_no_way_back(store, tmp_path):
 
 def test_an_array_without_a_meaning_is_not_renumbered(tmp_path):
     with StoreWriter(tmp_path / "a") as writer:
-        sp.Graph([0, 1, 2], [1, 0]).write_to(writer)
+        writer.write_graph(sp.Graph([0, 1, 2], [1, 0]))
         writer.write("extra", np.arange(2))
     with pytest.raises(DataError, match="an array extra, of which nothing says"):
         reorder(tmp_path / "a", tmp_path / "b", [1, 2], relabel=True)
@@ -425,7 +425,7 @@ def test_facts_that_do_not_fit(store, tmp_path, change, words):
 
 def test_a_map_that_is_no_permutation_is_found(tmp_path):
     with StoreWriter(tmp_path / "a") as writer:
-        sp.Graph([0, 1, 2], [1, 0]).write_to(writer)
+        writer.write_graph(sp.Graph([0, 1, 2], [1, 0]))
         for name in ("row_of_vertex", "vertex_of_row"):
             writer.write(name, np.zeros(2, np.int64))
         writer.write("vertex_indptr", np.arange(3))
@@ -440,7 +440,7 @@ def test_memory_is_bounded(tmp_path):
     n = 3 << 14
     sp.Graph(np.arange(n + 1), np.roll(np.arange(n), 1)).save(tmp_path / "graph")
     with StoreWriter(tmp_path / "a") as writer:
-        sp.Graph.open(tmp_path / "graph").write_to(writer)
+        writer.write_graph(sp.Graph.open(tmp_path / "graph"))
         x = writer.create("x", np.float32, (n, 512))
         for first in range(0, n, 1 << 12):
             x[first : first + (1 << 12)] = first

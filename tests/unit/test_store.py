@@ -34,7 +34,7 @@ GRAPH = Graph([0, 2, 3, 3, 6], [3, 1, 0, 2, 0, 3], data=[1, 2, 3, 4, 5, 6])
 def store(tmp_path):
     path = tmp_path / "store"
     with StoreWriter(path) as w:
-        GRAPH.write_to(w)
+        w.write_graph(GRAPH)
         w.write("x", np.arange(8, dtype=np.float32).reshape(4, 2))
         w.write("train_idx", np.array([0, 3]))
         w.set(name="small", node_features=["x"])
@@ -341,7 +341,7 @@ def test_structure_is_verified(name, values, message, piece, store, monkeypatch)
 
     old = GraphStore.open(store).array(name).dtype
     overwrite(store, name, np.asarray(values, old))
-    monkeypatch.setattr(verification, "_PIECE", piece)
+    monkeypatch.setattr(verification, "_NUMBERS_AT_ONCE", piece)
     opened = GraphStore.open(store)
     with pytest.raises(DataError, match=message if piece > 9 else name):
         opened.verify()
@@ -364,7 +364,7 @@ def finding(store):
 def test_every_flipped_bit_of_the_facts_is_found(store):
     """metric, classes, features, random seed: whatever is in meta.json, in its checksum and in a header."""
     with StoreWriter(store, overwrite=True) as filled:
-        GRAPH.write_to(filled)
+        filled.write_graph(GRAPH)
         filled.set(metric="accuracy", num_classes=3, random_seed=7)
     passed = []
     for name in ("meta.json", "meta.json.sha256", "indptr.npy"):
@@ -394,9 +394,9 @@ def test_a_checksum_of_another_form(store):
 
 
 def test_the_damaged_piece_is_named(tmp_path, monkeypatch):
-    from spsample.store import checksums
+    from spsample.store import verification
 
-    for module in (checksums, layout):
+    for module in (verification, layout):
         monkeypatch.setattr(module, "CHUNK_BYTES", 1024)
     graph = Graph(np.arange(1001), np.arange(1000))
     graph.save(tmp_path / "g")
@@ -428,9 +428,9 @@ def test_an_exception_leaves_nothing(tmp_path):
         (lambda w: w.write("indptr", np.array([0, 1])), "at least indptr and indices"),
         (lambda w: (w.write("indptr", np.array([0, 1])), w.write("indices", np.array([0, 0]))), "indptr from 0 to 1"),
         (lambda w: (w.write("indptr", [0, 1]), w.write("indices", [0.5])), "indices of dtype float64"),
-        (lambda w: (GRAPH.write_to(w), w.write("x", np.zeros(3))), "x of shape"),
-        (lambda w: (GRAPH.write_to(w), w.set(node_features=["z"])), "node_features"),
-        (lambda w: (GRAPH.write_to(w), w.set(weighting="unweighted")), "weighting"),
+        (lambda w: (w.write_graph(GRAPH), w.write("x", np.zeros(3))), "x of shape"),
+        (lambda w: (w.write_graph(GRAPH), w.set(node_features=["z"])), "node_features"),
+        (lambda w: (w.write_graph(GRAPH), w.set(weighting="unweighted")), "weighting"),
     ],
 )
 def test_what_is_no_store_is_not_made(fill, message, tmp_path):
@@ -461,7 +461,7 @@ def test_bad_calls_of_the_writer(tmp_path):
             with pytest.raises(InputError, match="fact: got"):
                 w.set(fact=value)
         w.set(count=np.int64(3), sizes=np.arange(2), source=Path("a"))
-        GRAPH.write_to(w)
+        w.write_graph(GRAPH)
     meta = GraphStore.open(tmp_path / "s").meta
     assert (meta["count"], meta["sizes"], meta["source"]) == (3, [0, 1], "a")
     assert GraphStore.open(tmp_path / "s").array("x").shape == (4, 0)
@@ -511,9 +511,9 @@ def test_links_are_followed(store, tmp_path):
 
 def test_two_writers(tmp_path):
     first = StoreWriter(tmp_path / "s").__enter__()
-    GRAPH.write_to(first)
+    first.write_graph(GRAPH)
     with StoreWriter(tmp_path / "s") as second:
-        Graph([0, 1], [0]).write_to(second)
+        second.write_graph(Graph([0, 1], [0]))
     with pytest.raises(DataError, match="a store there already"):
         first.__exit__(None, None, None)
     assert Graph.open(tmp_path / "s").num_nodes == 1
@@ -523,7 +523,7 @@ def test_two_writers(tmp_path):
 def test_many_writers_at_once(tmp_path):
     def write(number):
         with StoreWriter(tmp_path / "s", overwrite=True) as w:
-            Graph(np.arange(number + 2), np.zeros(number + 1, np.int64)).write_to(w)
+            w.write_graph(Graph(np.arange(number + 2), np.zeros(number + 1, np.int64)))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -714,7 +714,7 @@ def test_shapes_that_no_array_can_have(store, shape):
 @pytest.mark.parametrize("shape", [-1, 2.5, (3, -1), "3"])
 def test_shapes_that_cannot_be_created(tmp_path, shape):
     with StoreWriter(tmp_path / "s") as w:
-        GRAPH.write_to(w)
+        w.write_graph(GRAPH)
         with pytest.raises((InputError, DTypeError), match="shape"):
             w.create("more", np.float32, shape)
 
@@ -722,7 +722,7 @@ def test_shapes_that_cannot_be_created(tmp_path, shape):
 @pytest.mark.parametrize("shape", [[5, 3], [2**70, 3], [4, 1], "x"])
 def test_verify_looks_at_sparse_features(tmp_path, shape):
     with StoreWriter(tmp_path / "s") as w:
-        GRAPH.write_to(w)
+        w.write_graph(GRAPH)
         w.write("x_indptr", np.array([0, 1, 1, 1, 2]))
         w.write("x_indices", np.array([2, 0]))
         w.write("x_data", np.ones(2, np.float32))

@@ -19,7 +19,7 @@ from spsample.data import Dataset, load_dataset, planted, save_dataset
 from spsample.data.named import NAMED, data_root
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.features import FeatureStore
-from spsample.store import Graph, GraphStore, StoreWriter
+from spsample.store import Graph, GraphStore, StoreWriter, to_scipy
 
 
 def planted_store(path, **changes):
@@ -31,7 +31,7 @@ def planted_store(path, **changes):
 def write(path, **arrays):
     facts = arrays.pop("facts", {})
     with StoreWriter(path) as writer:
-        Graph([0, 1, 2, 2], [1, 0]).write_to(writer)
+        writer.write_graph(Graph([0, 1, 2, 2], [1, 0]))
         for name, array in arrays.items():
             writer.write(name, array)
         writer.set(**facts)
@@ -257,7 +257,7 @@ def test_protein(tmp_path):
     text = "%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n2 1 0.5\n3 1 0.25\n"
     (folder / "protein.mtx.gz").write_bytes(gzip.compress(text.encode()))
     data = load_dataset("protein", root=tmp_path)
-    assert data.graph.to_scipy().toarray().tolist() == [[0, 0.5, 0.25], [0.5, 0, 0], [0.25, 0, 0]]
+    assert to_scipy(data.graph).toarray().tolist() == [[0, 0.5, 0.25], [0.5, 0, 0], [0.25, 0, 0]]
     assert isinstance(data, Dataset)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from spsample.data.partition.methods import METHODS, partition_vertices
-from spsample.data.partition.metis import metis_partition
-from spsample.data.partition.quality import PartitionQuality, partition_quality
-from spsample.data.partition.stores import part_dataset, write_part_stores
+from spsample.data.partition.methods import METHODS, metis_partition, partition_vertices
+from spsample.data.partition.parts import PartitionQuality, part_dataset, partition_quality, write_part_stores
 
 __all__ = [
     "METHODS",

@@ -1,4 +1,4 @@
-"""What a graph takes from PyG's data; torch is not imported, the data bring their own methods."""
+"""Arrays of a graph from PyG's data and DGL's graphs; neither is imported, the data bring their own methods."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.checks import short
 from spsample.errors import DTypeError, InputError
 from spsample.store import construction
 from spsample.store.construction import GraphArrays
 
-__all__ = ["graph_arrays", "host_array"]
 
-
-def graph_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
+def pyg_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
     """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.
 
     Raises
@@ -87,7 +86,7 @@ def _refuse_merged(data: Any, entries: int) -> None:
     if not hasattr(data.adj_t, "layout"):
         return
     held = (getattr(data, key, None) for key in ("edge_attr", "edge_weight", "edge_type"))
-    rows = [len(one) for one in held if one is not None and len(one) != entries]
+    rows = [len(attribute) for attribute in held if attribute is not None and len(attribute) != entries]
     if rows:
         hint = "torch merges parallel edges: apply torch_geometric.transforms.RemoveDuplicatedEdges() before"
         if getattr(data, "edge_index", None) is not None:
@@ -106,3 +105,30 @@ def _weights(data: Any, name: Any) -> NDArray[Any]:
         expected = "an attribute of the data with a weight per edge"
         raise InputError(argument="weight_attr", given=repr(name), expected=expected)
     return host_array(held)
+
+
+def dgl_arrays(graph: Any, weight_name: Any) -> GraphArrays:
+    """Return the arrays of the graph of a ``dgl.DGLGraph``; edge ids are those of DGL.
+
+    Raises
+    ------
+    DTypeError, InputError
+        If it is none, has several types or is a block, or lacks the weights that are asked for.
+    """
+    expected = "a dgl.DGLGraph of one type of vertices and edges"
+    if not all(hasattr(graph, name) for name in ("is_homogeneous", "edges", "num_nodes", "edata")):
+        raise DTypeError(argument="graph", given=f"{short(graph)} of type {type(graph).__name__}", expected=expected)
+    if getattr(graph, "is_block", False) or not graph.is_homogeneous:
+        given, hint = "a graph of several types", "dgl.to_homogeneous(graph) makes one."
+        if getattr(graph, "is_block", False):
+            given, hint = "a block, which is a sample already", ""
+        raise DTypeError(argument="graph", given=given, expected=expected, hint=hint)
+    source, target = (host_array(ends) for ends in graph.edges(order="eid"))
+    weights = None
+    if weight_name is not None:
+        if not isinstance(weight_name, str) or weight_name not in graph.edata:
+            expected = f"the name of weights in graph.edata: {', '.join(map(repr, graph.edata)) or 'it has none'}"
+            raise InputError(argument="weight_name", given=short(weight_name), expected=expected)
+        weights = host_array(graph.edata[weight_name])
+    names = ("graph.edges()", f"graph.edata[{weight_name!r}]")
+    return construction.from_edges(np.stack([source, target]), int(graph.num_nodes()), weights, names)

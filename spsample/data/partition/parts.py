@@ -1,11 +1,11 @@
-"""`write_part_stores`: a store for each part, with all that sampling from its train vertices needs."""
+"""Measures of parts, and the stores that independent trainers open."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,168 @@ from scipy import sparse
 
 from spsample.common.checks import require_int, require_type
 from spsample.data.dataset import Dataset, write_dataset
-from spsample.data.partition.reach import Reach, entries_of
-from spsample.data.partition.request import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
-from spsample.data.splits import SPLIT_IDS, split_of
+from spsample.data.labels import SPLIT_IDS, split_of
+from spsample.data.partition.methods import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
 from spsample.distributed.placement import require_parts
 from spsample.errors import InputError
 from spsample.store import Graph, StoreWriter
+from spsample.store.base_graph import require_local
 from spsample.store.folder import PartialFolder, require_free_path, require_room
 
-__all__ = ["part_dataset", "require_reach", "write_part_stores"]
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Vertices that lead to some vertices by a number of edges, and those of them whose rows can be sampled.
+
+    Attributes
+    ----------
+    vertices : int64 array
+        All of them, ascending: the closure. The vertices that it was made from are among them.
+    is_inner : bool array, one for each of `vertices`
+        Whether fewer edges lead on to the start than hops: its row of A is sampled. Of the others only features are
+        needed.
+
+    Examples
+    --------
+    >>> found = Reach.of(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
+    >>> found.vertices, found.is_inner
+    (array([0, 1, 2]), array([ True,  True, False]))
+    """
+
+    vertices: NDArray[np.int64]
+    is_inner: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, graph: Graph, start: NDArray[np.int64], hops: int) -> Reach:
+        """Go `hops` edges back from `start`; O(entries of the inner rows, and vertices of the graph)."""
+        is_found = np.zeros(graph.num_nodes, np.bool_)
+        is_found[start] = True
+        is_inner = np.zeros(graph.num_nodes, np.bool_)
+        last = np.flatnonzero(is_found)
+        for _ in range(hops):
+            is_inner[last] = True
+            sources = np.zeros(graph.num_nodes, np.bool_)
+            sources[graph.indices[entries_of(graph, last)]] = True
+            last = np.flatnonzero(sources & ~is_found)
+            is_found[last] = True
+            if len(last) == 0:
+                break
+        vertices = np.flatnonzero(is_found)
+        return cls(vertices, is_inner[vertices])
+
+    @property
+    def inner(self) -> NDArray[np.int64]:
+        """The vertices whose rows are sampled, ascending."""
+        return self.vertices[self.is_inner]
+
+
+def entries_of(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of the entries of some rows, row after row.
+
+    Examples
+    --------
+    >>> entries_of(Graph([0, 2, 3, 5], [0, 1, 0, 1, 2]), np.array([2, 0]))
+    array([3, 4, 0, 1])
+    """
+    first, sizes = graph.indptr[rows], graph.indptr[rows + 1] - graph.indptr[rows]
+    begins = np.cumsum(sizes) - sizes
+    return np.repeat(first - begins, sizes) + np.arange(int(sizes.sum()))
+
+
+class PartitionQuality(NamedTuple):
+    """How even the parts are, how much lies between them, and how often vertices are in several.
+
+    Attributes
+    ----------
+    largest : float
+        Rows and entries of the largest part over the mean.
+    cut : float
+        Share of the edges whose two vertices are in different parts.
+    empty : int
+        Parts without a vertex.
+    train_balance : float or None
+        Train vertices of the part with the most over the mean. None where none were given.
+    replication : float or None
+        Mean number of parts that need a vertex, over the vertices that any part needs: its train vertices, and what
+        leads to them by at most `hops` edges. 1 is the least, the number of parts the most. None without hops.
+    edges_kept : float or None
+        Share of the graph's edges that a part needs, mean over the parts: those into vertices less than `hops` edges
+        from its train vertices. None without hops.
+    """
+
+    largest: float
+    cut: float
+    empty: int
+    train_balance: float | None = None
+    replication: float | None = None
+    edges_kept: float | None = None
+
+
+def partition_quality(
+    graph: Graph, parts: NDArray[np.integer], num_parts: int, *, seeds: Any = None, hops: int | None = None
+) -> PartitionQuality:
+    """Measure a partition of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    parts : int array (n,)
+        The part of each vertex.
+    num_parts : int
+    seeds : array-like of int, optional
+        Train vertices: tells how evenly they are shared out.
+    hops : int, optional
+        Layers that will be sampled from the train vertices: tells what the parts hold twice.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If `parts` does not have a number below `num_parts` for each vertex, or there are hops without seeds.
+
+    Examples
+    --------
+    >>> graph = Graph([0, 1, 2, 3, 4], [1, 0, 3, 0])
+    >>> partition_quality(graph, np.array([0, 0, 1, 1]), 2)
+    PartitionQuality(largest=1.0, cut=0.25, empty=0, train_balance=None, replication=None, edges_kept=None)
+    >>> quality = partition_quality(graph, np.array([0, 0, 1, 1]), 2, seeds=[0, 3], hops=1)
+    >>> quality.train_balance, quality.replication, quality.edges_kept
+    (1.0, 1.3333333333333333, 0.25)
+    """
+    require_local(graph)
+    num_parts = require_num_parts(num_parts)
+    parts = require_parts(parts, graph.num_nodes, num_parts, "parts")
+    degrees = np.asarray(np.diff(graph.indptr), np.int64)
+    load = np.bincount(parts, weights=degrees + 1, minlength=num_parts)
+    crossing = int(np.count_nonzero(np.repeat(parts, degrees) != parts[np.asarray(graph.indices)]))
+    plain = PartitionQuality(
+        largest=float(load.max() * num_parts / load.sum()),
+        cut=crossing / graph.num_edges if graph.num_edges else 0.0,
+        empty=int(np.count_nonzero(load == 0)),
+    )
+    if seeds is None:
+        if hops is not None:
+            raise InputError(argument="seeds", given="nothing", expected="train vertices, which hops are counted from")
+        return plain
+    train = as_train_vertices(seeds, graph.num_nodes)
+    counts = np.bincount(parts[train], minlength=num_parts)
+    balanced = plain._replace(train_balance=float(counts.max() * num_parts / len(train)))
+    if hops is None:
+        return balanced
+    hops = require_hops(hops)
+    replication, edges_kept = _copies(graph, [train[parts[train] == part] for part in range(num_parts)], hops)
+    return balanced._replace(replication=replication, edges_kept=edges_kept)
+
+
+def _copies(graph: Graph, trains: list[NDArray[np.int64]], hops: int) -> tuple[float, float]:
+    """Parts that need a vertex, mean over those that any needs, and the share of the edges that a part needs."""
+    needing, entries = np.zeros(graph.num_nodes, np.int64), 0
+    for train in trains:
+        reach = Reach.of(graph, train, hops)
+        needing[reach.vertices] += 1
+        entries += int((graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]).sum())
+    replication = float(needing.sum() / np.count_nonzero(needing))
+    return replication, entries / (len(trains) * graph.num_edges) if graph.num_edges else 0.0
+
 
 _HOPS = "part_hops"
 """The fact of a part's store that says how far it reaches."""
@@ -181,10 +334,10 @@ class _Cut:
         kept = SPLIT_IDS if self.evaluation else SPLIT_IDS[:1]
         none = np.empty(0, np.int64)
         ids = [np.sort(getattr(self.dataset, name)) if name in kept else none for name in SPLIT_IDS]
-        return [one[self.parts[one] == part] for one in ids]
+        return [part_ids[self.parts[part_ids] == part] for part_ids in ids]
 
     def reach(self, part: int) -> Reach:
-        """What sampling from those needs."""
+        """All that sampling from those needs."""
         return Reach.of(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
 
     def dataset_of(self, part: int, reach: Reach) -> Dataset:

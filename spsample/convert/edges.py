@@ -1,0 +1,346 @@
+"""Edges as they are read: chunk by chunk, from arrays in memory, mapped, or cached on the disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.convert.compressed import require_file
+from spsample.errors import DataError
+from spsample.store.npy import map_npy
+from spsample.store.validation import MAX_NODES
+
+
+@dataclass
+class EdgeChunk:
+    """Consecutive edges: edge i leads from ``sources[i * step]`` to ``targets[i * step]``.
+
+    `first` is the position of edge 0 in the input. `place(i, first line)` says where edge i stands in it, for messages;
+    `lines` are the lines of a text that the chunk took. `problem(first line)` is what ended it early, if anything did.
+    Loops that were `added` are not dropped.
+    """
+
+    sources: NDArray[Any]
+    targets: NDArray[Any]
+    count: int
+    step: int = 1
+    weights: NDArray[Any] | None = None
+    first: int = 0
+    lines: int = 0
+    place: Callable[[int, int], str] | None = None
+    problem: Callable[[int], Exception] | None = None
+    first_line: int = 1
+    added: bool = False
+
+    @property
+    def ends(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Sources and targets, one for each edge."""
+        stop = max((self.count - 1) * self.step + 1, 0)
+        return self.sources[: stop : self.step], self.targets[: stop : self.step]
+
+    def where(self, i: int) -> str:
+        """Where edge i stands in the input."""
+        return f"edge {self.first + i}" if self.place is None else self.place(i, self.first_line)
+
+
+class EdgeList(ABC):
+    """Edges that can be read in chunks, and what their source tells of them.
+
+    Attributes
+    ----------
+    name : str
+        Names them in messages.
+    num_nodes : int or None
+        How many vertices there are, or None where the ids decide.
+    num_edges : int or None
+        How many edges there are, where that is known before they are read.
+    weight_dtype : dtype or None
+        float32 or float64, or None without weights.
+    rereadable : bool
+        Whether reading twice costs no more than reading memory.
+    ends : (str, str) or None
+        The columns of sources and targets, of a table.
+    unread : tuple of str
+        Columns of a table, or attributes of PyG's data, of which nothing is made.
+    notes : tuple of str
+        What a user should know of the source.
+    """
+
+    name: str
+    num_nodes: int | None = None
+    num_edges: int | None = None
+    weight_dtype: np.dtype[Any] | None = None
+    rereadable = False
+    ends: tuple[str, str] | None = None
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def tasks(self, count: int) -> Iterable[Callable[[], EdgeChunk]]:
+        """Yield functions that make the chunks, of at most `count` edges, in order; several may run at once."""
+
+    def check(self) -> None:  # noqa: B027  (most sources say nothing of what is in them)
+        """Compare what was read with what the source says of it."""
+
+
+def given_chunk(chunk: EdgeChunk) -> EdgeChunk:
+    """Return a chunk that is there already, where a function that makes one is wanted."""
+    return chunk
+
+
+def array_chunks(
+    sources: NDArray[Any], targets: NDArray[Any], weights: NDArray[Any] | None, step: int, count: int, before: int = 0
+) -> Iterator[Callable[[], EdgeChunk]]:
+    """Yield the chunks of edges that lie in arrays of int32 or int64, in memory or mapped, `before` others behind."""
+    total = (len(sources) + step - 1) // step
+    for first in range(0, total, count):
+        size = min(count, total - first)
+        places = slice(first * step, (first + size - 1) * step + 1)
+        held = None if weights is None else weights[first : first + size]
+        yield partial(EdgeChunk, sources[places], targets[places], size, step, held, before + first)
+
+
+def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes: int | None) -> None:
+    """Check ids, of which the smallest and largest are known, and weights.
+
+    Raises
+    ------
+    DataError
+        Naming the first bad edge by its place in the input.
+    """
+    most = MAX_NODES if num_nodes is None else num_nodes
+    if limits[0] < 0 or limits[1] >= most:
+        _refuse_ids(name, chunk, most)
+    if chunk.weights is not None and len(chunk.weights):
+        with np.errstate(invalid="ignore"):
+            good = (chunk.weights >= 0) & (chunk.weights < np.inf)
+        if not good.all():
+            at = int(np.argmin(good))
+            given = f"weight {chunk.weights[at]} at {chunk.where(at)}"
+            raise DataError(argument=name, given=given, expected="finite weights of at least 0")
+
+
+def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
+    sources, targets = chunk.ends
+    bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
+    at = int(np.argmax(bad))
+    ids = f"{int(sources[at])} -> {int(targets[at])}"
+    hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
+    raise DataError(
+        argument=name, given=f"the edge {ids} at {chunk.where(at)}", expected=f"vertex ids in [0, {most})", hint=hint
+    )
+
+
+class ArrayEdges(EdgeList):
+    """Edges in arrays of integers, in memory or mapped."""
+
+    rereadable = True
+
+    def __init__(
+        self,
+        name: str,
+        sources: NDArray[Any],
+        targets: NDArray[Any],
+        step: int = 1,
+        weights: NDArray[Any] | None = None,
+    ) -> None:
+        self.name, self.weight_dtype = name, None if weights is None else weights.dtype
+        self._columns = sources, targets, weights
+        self._step = step
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        sources, targets, weights = self._columns
+        for task in array_chunks(sources, targets, weights, self._step, count):
+            yield task if sources.dtype in (np.int32, np.int64) else partial(_widened, task)
+
+
+def _widened(task: Callable[[], EdgeChunk]) -> EdgeChunk:
+    """A chunk of another type of integers, as int64."""
+    chunk = task()
+    chunk.sources, chunk.targets = chunk.sources.astype(np.int64), chunk.targets.astype(np.int64)
+    return chunk
+
+
+def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges:
+    """Map a file of pairs (source, target) of little-endian integers.
+
+    Raises
+    ------
+    DataError
+        If its size is no number of pairs.
+    """
+    require_file(path)
+    kind, size = np.dtype(dtype).newbyteorder("<"), path.stat().st_size
+    if size % (2 * kind.itemsize):
+        given = f"{size} bytes, no whole number of pairs of {kind.itemsize} bytes each"
+        raise DataError(argument=str(path), given=given, expected=f"pairs of {dtype}, little-endian")
+    flat = np.memmap(path, kind, "r") if size else np.empty(0, kind)
+    return ArrayEdges(str(path), flat, flat[1:], 2, _weights(weights, len(flat) // 2))
+
+
+def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> ArrayEdges:
+    """Map an ``.npy`` file of integers, of the shape "2,E" (sources, then targets) or "E,2"; "auto" goes by the array.
+
+    Raises
+    ------
+    DataError
+        If it is none, or of shape (2, 2) where `shape` is "auto".
+    """
+    array = _load(path, (1, 2))
+    rows = _as_rows(path, array, shape)
+    edges = rows.shape[1]
+    held = _weights(weights, edges)
+    if rows[0].flags.c_contiguous and rows[1].flags.c_contiguous:
+        return ArrayEdges(str(path), rows[0], rows[1], 1, held)
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
+    return ArrayEdges(str(path), flat, flat[1:], 2, held)
+
+
+def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
+    """View the array as sources and targets, one row each."""
+    if shape == "auto" and array.shape == (2, 2):
+        raise DataError(
+            argument=str(path),
+            given="shape (2, 2), which may be (2, E) or (E, 2)",
+            expected="to be told which of them",
+            hint='Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
+            "edge); on the command line --npy-shape.",
+        )
+    expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
+    sizes = array.shape if array.ndim == 2 else (0, 0)
+    if sizes[0] == 2 and shape != "E,2":
+        return array
+    if sizes[1] == 2 and shape != "2,E":
+        return array.T
+    hint = "Or two files: SRC.npy,DST.npy"
+    raise DataError(argument=str(path), given=f"shape {array.shape}", expected=f"shape {expected}", hint=hint)
+
+
+def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> ArrayEdges:
+    """Map two ``.npy`` files: sources and targets.
+
+    Raises
+    ------
+    DataError
+        If they are no vectors of integers of one length.
+    """
+    ends = _load(sources, (1,)), _load(targets, (1,))
+    if len(ends[0]) != len(ends[1]):
+        given = f"{len(ends[1])} targets for {len(ends[0])} sources"
+        raise DataError(argument=str(targets), given=given, expected="as many")
+    if ends[0].dtype != ends[1].dtype:
+        given = f"{ends[1].dtype} targets for {ends[0].dtype} sources"
+        raise DataError(argument=str(targets), given=given, expected="the same dtype in both files")
+    return ArrayEdges(f"{sources},{targets}", ends[0], ends[1], 1, _weights(weights, len(ends[0])))
+
+
+def load_map(path: Path) -> NDArray[Any]:
+    """Map an ``.npy`` file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be.
+    """
+    require_file(path)
+    return np.asarray(map_npy(path, "an .npy file of numbers"))
+
+
+def _load(path: Path, dimensions: tuple[int, ...]) -> NDArray[Any]:
+    array = load_map(path)
+    if array.dtype.kind not in "iu" or array.dtype == np.uint64 or array.ndim not in dimensions:
+        given = f"dtype {array.dtype} and shape {array.shape}"
+        wanted = " or ".join(str(d) for d in dimensions)
+        expected = f"integers of at most 63 bits in {wanted} dimension(s)"
+        raise DataError(argument=str(path), given=given, expected=expected)
+    return array
+
+
+def _weights(path: Path | None, count: int) -> NDArray[Any] | None:
+    if path is None:
+        return None
+    weights = load_map(path)
+    if weights.dtype not in (np.float32, np.float64) or weights.shape != (count,):
+        given = f"dtype {weights.dtype} and shape {weights.shape}"
+        raise DataError(argument=str(path), given=given, expected=f"{count} weights of float32 or float64")
+    return weights
+
+
+class CachedEdges(EdgeList):
+    """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them."""
+
+    rereadable = True
+
+    def __init__(self, name: str, folder: Path, weight_dtype: np.dtype[Any] | None) -> None:
+        self.name, self.weight_dtype = name, weight_dtype
+        self._folder = folder
+        self._columns: list[_Columns] = []
+
+    def add(self, chunk: EdgeChunk, largest: int) -> None:
+        """Append a chunk, whose largest id is given."""
+        if chunk.count == 0:
+            return
+        dtype = np.dtype(np.int32 if largest < 2**31 else np.int64)
+        if not self._columns or self._columns[-1].dtype.itemsize < dtype.itemsize:
+            self._columns.append(_Columns(self._folder, len(self._columns), dtype, self.weight_dtype))
+        self._columns[-1].add(chunk)
+
+    def flush(self) -> None:
+        """Let everything be read."""
+        for columns in self._columns:
+            columns.flush()
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        before = 0
+        for columns in self._columns:
+            yield from columns.tasks(count, before)
+            before += columns.count
+
+    def close(self) -> None:
+        """Remove the files."""
+        for columns in self._columns:
+            columns.close()
+
+
+class _Columns:
+    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
+
+    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> None:
+        self.dtype = dtype
+        self.count = 0
+        self._dtypes = [dtype, dtype] + ([] if weight_dtype is None else [weight_dtype])
+        names = ("sources", "targets", "weights")[: len(self._dtypes)]
+        self._files = [(folder / f"cached-{number}.{name}").open("wb") for name in names]
+
+    def add(self, chunk: EdgeChunk) -> None:
+        self.count += chunk.count
+        columns = [*chunk.ends, chunk.weights]
+        try:
+            for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
+                values = np.ascontiguousarray(column, dtype=dtype)
+                file.write(values.data.cast("B"))
+        except OSError as error:
+            given = f"{error.strerror} while edges were read"
+            raise DataError(argument=str(self._files[0].name), given=given, expected="room on the disk") from error
+
+    def flush(self) -> None:
+        for file in self._files:
+            file.flush()
+
+    def tasks(self, count: int, before: int) -> Iterator[Callable[[], EdgeChunk]]:
+        maps = [np.memmap(file.name, dtype, "r") for file, dtype in zip(self._files, self._dtypes, strict=True)]
+        yield from array_chunks(maps[0], maps[1], maps[2] if len(maps) > 2 else None, 1, count, before)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+            Path(file.name).unlink(missing_ok=True)
