@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Packed", "Span", "pack", "unframed", "unpack"]
+__all__ = ["Packed", "Span", "pack", "unframed"]
 
 ALIGNMENT = 64
 
@@ -73,24 +73,14 @@ def pack(value: Any) -> Packed:
     Examples
     --------
     >>> packed = pack({"x": np.arange(3.0)})
-    >>> target = memoryview(bytearray(packed.nbytes))
-    >>> packed.write(target)
-    >>> unpack(packed.head, target, packed.spans)
-    {'x': array([0., 1., 2.])}
+    >>> len(packed.buffers), packed.nbytes
+    (1, 64)
     """
     found: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=found.append).dump(value)
     buffers = [one.raw() for one in found]
     return Packed(file.getvalue(), buffers, *_placed([buffer.nbytes for buffer in buffers]))
-
-
-def unpack(head: bytes, source: memoryview, spans: Sequence[Span]) -> Any:
-    """Put an object together; its arrays are copies, so that `source` can be written again."""
-    buffers = [np.empty(nbytes, np.uint8) for _, nbytes in spans]
-    for buffer, (begin, nbytes) in zip(buffers, spans, strict=True):
-        _copy(source[begin : begin + nbytes], buffer.data)
-    return pickle.loads(head, buffers=buffers)
 
 
 def unframed(whole: NDArray[np.uint8]) -> Any:

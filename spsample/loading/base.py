@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
-    from spsample.loading.overlap.tuning import StageReport
     from spsample.loading.to_device.stage import Copies
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample
@@ -75,11 +74,6 @@ class Loader(Epochs):
         """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
         counts = getattr(self.features, "counts", None)
         return counts if isinstance(counts, CacheCounts) else None
-
-    @property
-    def stage_report(self) -> StageReport | None:
-        """How many threads each stage has now, and why; None where no trial has chosen them."""
-        return None
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Handful(NamedTuple):
     nbytes: int
 
 
-def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Generator[Handful, None, None]:
+def handfuls(items: ClosableIterator[Delivered], most: int) -> Generator[Handful, None, None]:
     """The batches in handfuls: first one, then two, four and so on; none waits for another bulk, nor for long.
 
     What `items` raises comes after the batches before it.
@@ -44,14 +44,14 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
     ----------
     items
         Closed at the end.
-    most : function
-        How many batches there may be in the next handful.
+    most : int
+        Batches of a handful, at most.
 
     Examples
     --------
     >>> from spsample.loading.order import Delivered
     >>> batches = (Delivered(i, False, i, size=0) for i in range(12))
-    >>> [len(one.batches) for one in handfuls(batches, lambda: 4)]
+    >>> [len(one.batches) for one in handfuls(batches, 4)]
     [1, 2, 4, 4, 1]
     """
     most_now = 1
@@ -60,7 +60,7 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
             batches: deque[Delivered] = deque()
             nbytes, held, begin = 0, 0, time.perf_counter()
             try:
-                while len(batches) < max(min(most_now, most()), 1):
+                while len(batches) < min(most_now, most):
                     item = next(items)
                     batches.append(item)
                     nbytes += item.nbytes

@@ -12,11 +12,11 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_bulk_size, require_choice, require_int
+from spsample.common.checks import require_bulk_size, require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads, require_stage_threads
 from spsample.common.threads import get_num_threads, kernel_threads
 from spsample.common.units import require_bytes
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import score
 from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
@@ -29,14 +29,10 @@ from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
 from spsample.loading.order import Delivered, Order, as_seeds
-from spsample.loading.overlap.bounds import QueueBytes
-from spsample.loading.overlap.stage_pass import StagePass, new_pass
-from spsample.loading.overlap.tuning import StageReport, StageTuning
-from spsample.loading.overlap.turns import Turns, followed
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
+from spsample.loading.serial import SerialChoice, follow
 from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
-from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, USUAL_BULK_SIZE, plan_loader
 from spsample.planning.workload import Workload
@@ -134,11 +130,8 @@ class BulkLoader(Loader):
         look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
         second of successive epochs on also the first bulk of the next one.
     stage_threads
-        With prefetch: how many threads the kernels use for sampling and for features. None: both as many as the thread
-        that starts the pass. Two numbers, ``(2, 1)`` or ``"2,1"``, each of which can be ``"auto"``; ``"auto"``: both
-        are chosen from a trial, which is the first three bulks of the first pass, and changed where the loop starves.
-        A third number says how many threads the loop uses; by default, those of torch. It is used for the choice
-        alone. See `spsample.loading.overlap`.
+        With prefetch: how many threads the kernels use for sampling and for features, ``(2, 1)`` or ``"2,1"``. None:
+        both as many as the thread that starts the pass. A third number, that of torch, is for trainers.
     prefetch_budget
         With prefetch: bytes, or text such as ``"1GiB"``, for what is finished and not yet in use, half of it bulks and
         half of it batches with features; on ``device`` as many bytes of batches once more. One that is larger is made
@@ -147,10 +140,6 @@ class BulkLoader(Loader):
     transform
         Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
         it is called in the thread that gathers features, where there is one.
-    transform_workers
-        With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
-        loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel
-        in shared memory. See `spsample.loading.transforms.workers.TransformWorkers`.
     device
         ``"cuda"`` (of several ranks each its own GPU), ``"cuda:1"`` or ``"cpu"``: batches that the host makes are
         copied there ahead of their use, with prefetch in a thread of its own, after `transform`. Their arrays are then
@@ -208,10 +197,9 @@ class BulkLoader(Loader):
         batches: str = "shuffled",
         parts: ArrayLike | None = None,
         fetch: str = "batch",
-        stage_threads: str | Sequence[int | str] | None = None,
+        stage_threads: str | Sequence[int] | None = None,
         prefetch_budget: int | str | None = None,
         transform: Callable[[Any], Any] | None = None,
-        transform_workers: int = 0,
         device: Any = None,
         timeline: Timeline | None = None,
     ) -> None:
@@ -234,12 +222,12 @@ class BulkLoader(Loader):
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self.stage_threads = self._checked_stage_threads(stage_threads)
-            self._queues = QueueBytes.of(prefetch_budget, memory_budget, self.prefetch)
+            self._queue_bytes = _queue_bytes(prefetch_budget, memory_budget, self.prefetch)
             self._copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
             self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
-            self._transform = self._checked_transform(transform, transform_workers)
+            self._transform = _checked_transform(transform)
         self._require_same(
             bulk_size=bulk_size,
             memory_budget=memory_budget is None,
@@ -248,11 +236,6 @@ class BulkLoader(Loader):
             stage_threads=self.stage_threads is None,
         )
         self._looks_ahead = self._any_rank(looks_ahead(self.features))
-        self._tuning = (
-            None
-            if self.stage_threads is None
-            else StageTuning(self.stage_threads, self.comm, self._steps_of, self._is_alone)
-        )
         with kernel_threads(self._most_threads):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
                 self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
@@ -261,7 +244,7 @@ class BulkLoader(Loader):
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
-        self._turns = Turns() if self.prefetch > 0 and self._tuning is None else None
+        self._serial_choice = SerialChoice() if self.prefetch > 0 and self.stage_threads is None else None
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -274,11 +257,6 @@ class BulkLoader(Loader):
         ``"copies waiting for input"`` and ``"copies waiting for room"``.
         """
         return self.phases.seconds
-
-    @property
-    def stage_report(self) -> StageReport | None:
-        """How many threads each stage has now, and why; None before the trial is over, or without `stage_threads`."""
-        return None if self._tuning is None else self._tuning.report
 
     @property
     def batches_per_step(self) -> int:
@@ -356,7 +334,6 @@ class BulkLoader(Loader):
         if self._duplicates is not None:
             self._duplicates.close()
             self._duplicates = None
-        self._transform.close()
         self._next_epoch.drop()
         forget(self.features)
         self._is_closed = True
@@ -372,7 +349,11 @@ class BulkLoader(Loader):
         what is made: small ones are handed over several at a time.
         """
         self._require_open()
-        made = _Made(self._transform.after(collate), size_of if self._transform.keeps_size and size_of else _unknown)
+        transform = self._transform
+        if transform is not None:
+            made = _Made(lambda *arguments: transform(collate(*arguments)), _unknown)
+        else:
+            made = _Made(collate, size_of or _unknown)
         yield from self._one_pass(partial(self._delivered, made), advance)
 
     def _delivered(self, made: _Made, epoch: int, first: int) -> Generator[Delivered, None, None]:
@@ -380,17 +361,17 @@ class BulkLoader(Loader):
         drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
         start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
-        if self._turns is None or not self._may_take_turns:
-            yield from self._ahead(place, made) if self._works_ahead else self._in_turn(place, made)
+        if self._serial_choice is None or not self._may_be_serial:
+            yield from self._ahead(place, made) if self.prefetch else self._serial(place, made)
             return
-        turns = self._turns
+        choice = self._serial_choice
 
         def deliver(begin: int) -> Generator[Delivered, None, None]:
-            return (self._in_turn if turns.in_turn else self._ahead)(place._replace(first=begin), made)
+            return (self._serial if choice.is_serial else self._ahead)(place._replace(first=begin), made)
 
-        yield from followed(turns, deliver, first, self.num_batches)
+        yield from follow(choice, deliver, first, self.num_batches)
 
-    def _in_turn(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
+    def _serial(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
         """Batches from ``place.first`` on, each made when it is asked for."""
         warm_up = warm_up_divisor(self.prefetch) if self._looks else 1
         collated = self._collated(self._all_bulks(place, warm_up), place, made, self.features)
@@ -405,23 +386,20 @@ class BulkLoader(Loader):
             self._left.join()
         with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
-            stages = new_pass(self._tuning)
-            sampled, last = self._prefetchers(pipeline, place, made, stages)
+            sampled, last = self._prefetchers(pipeline, place, made)
             batches = one_by_one(last)
             while True:
-                stages.asks()
                 with self.phases.timed("waiting"):
                     item = next(batches, None)
                 if item is None:
                     return
                 if item.begins_bulk:
                     sampled.release()
-                stages.delivered(item.begins_bulk)
                 yield self._copies.received(item)
                 del item
 
     def _prefetchers(
-        self, pipeline: Pipeline, place: _Place, made: _Made, stages: StagePass
+        self, pipeline: Pipeline, place: _Place, made: _Made
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Handful]]:
         """The threads that sample bulks, and that make batches; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
@@ -432,25 +410,21 @@ class BulkLoader(Loader):
         )
         features = self.features if self._duplicates is None else self._duplicates.features
         bulks = self._all_bulks(place, (1 + self._looks) * warm_up_divisor(self.prefetch), sampling)
-        most = self.prefetch + self._looks_ahead, FEATURES_AHEAD
-        of_bulks, of_items = (Ahead(stages.ahead(one), *bound) for one, bound in zip(most, self._queues, strict=True))
-        is_kept = place.start.kept is not None
-        in_step = stages.sampled(bulks if sampling is None else sampling.over(bulks), is_kept)
-        sampled = pipeline.prefetch(in_step, of_bulks, "sampling")
-        bulks_to_come = self.phases.over(waiting_for("input", "features"), stages.read(sampled))
+        threads = (None, None) if self.stage_threads is None else self.stage_threads[:2]
+        of_bulks = Ahead(self.prefetch + self._looks_ahead, self._queue_bytes, lambda one: int(one.bulk.nbytes))
+        in_step = bulks if sampling is None else sampling.over(bulks)
+        sampled = pipeline.prefetch(in_step, of_bulks, "sampling", threads[0])
+        bulks_to_come = self.phases.over(waiting_for("input", "features"), sampled)
         collated = self._collated(bulks_to_come, place, made, features, gathering)
-        fetched = stages.fetched(collated if gathering is None else gathering.over(collated))
-        is_bounded = self._duplicates is not None or self._queues.batches.nbytes is not None
+        fetched = collated if gathering is None else gathering.over(collated)
+        is_bounded = self._duplicates is not None or self._queue_bytes is not None
         in_hand = 1 if is_bounded else MOST_BATCHES  # ranks in step make as many of them
-        by_handfuls = handfuls(self._transform.over(fetched), lambda: stages.ahead(in_hand))
-        items = pipeline.prefetch(by_handfuls, of_items, "features")
-        free_running = list(zip((sampled, items), most, strict=True))
+        of_items = Ahead(FEATURES_AHEAD, self._queue_bytes, lambda one: one.nbytes)
+        items = pipeline.prefetch(handfuls(fetched, in_hand), of_items, "features", threads[1])
         if self._copies.device is not None:
             batches = self.phases.over(waiting_for("input", COPIES), one_by_one(items))
-            copied = handfuls(self._copies.over(batches, self.phases), lambda: stages.ahead(in_hand))
-            items = pipeline.prefetch(copied, Ahead(stages.ahead(COPIES_AHEAD), *self._queues.batches), COPIES)
-            free_running.append((items, COPIES_AHEAD))
-        stages.runs(free_running)
+            copied = handfuls(self._copies.over(batches, self.phases), in_hand)
+            items = pipeline.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
         return sampled, items
 
     def _collated(
@@ -463,8 +437,7 @@ class BulkLoader(Loader):
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
-        copies = self._copies if self._transform.batches == 0 else copies_to(None)  # processes get copies of their own
-        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"), copies.rows)
+        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"), self._copies.rows)
         for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
@@ -508,10 +481,6 @@ class BulkLoader(Loader):
                 yield one._replace(opens_next=True)
                 break
             _synchronize(lockstep)
-
-    def _steps_of(self, one: _RankBulk) -> int:
-        """Batches of this rank in a bulk, perhaps without seeds."""
-        return max(self._deal.steps(one.batches), 1)
 
     def _minibatches(self, one: _RankBulk) -> Iterator[MiniBatch]:
         """Minibatches that this rank has of a bulk, one for each step."""
@@ -570,47 +539,20 @@ class BulkLoader(Loader):
             )
         return threads
 
-    def _checked_transform(self, transform: Any, workers: Any) -> Transform:
-        """Where a function is called on batches, if any is."""
-        count = require_int("transform_workers", workers, minimum=0, maximum=MOST_WORKERS)
-        if count:
-            whose = (
-                ("prefetch=0", self.prefetch == 0),
-                ("batches='cooperative'", not self._deal.gives_whole_batches),
-                ("a graph or features on a device", self._are_on_device),
-            )
-            require_processes(count, [name for name, is_so in whose if is_so])
-        return transform_of(transform, count)
-
     @property
-    def _works_ahead(self) -> bool:
-        """Whether the next pass has threads: not where stages have been found to be faster in turn on this rank."""
-        in_turn = self._is_alone and self._tuning is not None and self._tuning.is_in_turn_on(get_num_threads())
-        return self.prefetch > 0 and not in_turn
-
-    @property
-    def _may_take_turns(self) -> bool:
-        """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
-        return self._is_alone and not self._looks_ahead and self._copies.device is None
+    def _may_be_serial(self) -> bool:
+        """Whether threads may give way to serial work where this is faster, without a word of anybody else's."""
+        return self.comm.size == 1 and not self._looks_ahead and self._copies.device is None
 
     @property
     def _looks(self) -> bool:
         """Whether the next bulks are looked at: with threads a small one, and in both ways one of twice its size."""
-        return self._turns is not None and self._may_take_turns and not self._turns.is_settled
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether no other ranks and no processes go on beside a pass: these keep what they have begun with."""
-        return self.comm.size == 1 and self._transform.batches == 0
+        return self._serial_choice is not None and self._may_be_serial and not self._serial_choice.is_settled
 
     @property
     def _most_threads(self) -> int:
         """That sampling can have."""
-        return get_num_threads() if self._tuning is None else self._tuning.most_sampling
-
-    @property
-    def _are_on_device(self) -> bool:
-        return self.graph.is_on_device or bool(getattr(self.features, "on_device", False))
+        return get_num_threads() if self.stage_threads is None else self.stage_threads.sampling
 
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
@@ -631,7 +573,7 @@ class BulkLoader(Loader):
     @property
     def _feature_batches(self) -> int:
         """Batches with features that the host has at a time."""
-        return FEATURE_BATCHES + self._transform.batches + self._copies.batches
+        return FEATURE_BATCHES + self._copies.batches
 
     @property
     def _workload(self) -> Workload:
@@ -684,6 +626,22 @@ class _Made(NamedTuple):
 
     collate: _CollateFn
     size_of: _SizeOf
+
+
+def _checked_transform(transform: Any) -> Callable[[Any], Any] | None:
+    if transform is None or callable(transform):
+        return transform  # type: ignore[no-any-return]
+    raise DTypeError(argument="transform", given=short(transform), expected="a function of a batch, or None")
+
+
+def _queue_bytes(prefetch_budget: int | str | None, memory_budget: int | str | None, prefetch: int) -> int | None:
+    """Bytes of each of the two queues of a loader: half of the budget; None for no limit."""
+    if prefetch_budget is not None and prefetch == 0:
+        given = f"{prefetch_budget!r} with prefetch=0"
+        raise InputError(argument="prefetch_budget", given=given, expected="None: nothing is prepared ahead")
+    if prefetch_budget is not None:
+        return require_bytes("prefetch_budget", prefetch_budget) // 2
+    return None if memory_budget is None else require_bytes("memory_budget", memory_budget) // 2
 
 
 def _bytes_of(batch: Batch) -> int:

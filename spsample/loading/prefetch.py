@@ -76,7 +76,7 @@ class _Word(enum.Enum):
 
     ASKED = enum.auto()
     RELEASED = enum.auto()
-    LOOK = enum.auto()  # the buffer is closed, or `most` has changed
+    LOOK = enum.auto()  # the buffer is closed
 
 
 class _Room:
@@ -85,11 +85,11 @@ class _Room:
     Examples
     --------
     >>> room = _Room(Ahead(items=2, nbytes=100, size_of=len))
-    >>> room.is_free(2)
+    >>> room.is_free
     True
-    >>> room.made(b"." * 60), room.is_free(2)  # another one of 60 bytes would not fit
+    >>> room.made(b"." * 60), room.is_free  # another one of 60 bytes would not fit
     (None, False)
-    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free(2)  # the second is waited for
+    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free  # the second is waited for
     (None, None, True)
     """
 
@@ -117,12 +117,13 @@ class _Room:
         self._nbytes += size
         self._largest = max(self._largest, size)
 
-    def is_free(self, most: int) -> bool:
+    @property
+    def is_free(self) -> bool:
         if self._num_asked > self._num_made:
             return True
         held = self._num_made - self._num_released
         limit = self._ahead.nbytes
-        return held < most and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
+        return held < self._ahead.items and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
 
 
 class _Buffer:
@@ -141,7 +142,6 @@ class _Buffer:
         self.ended = renewed(threading.Event())
         self.is_closed = False
         self.process = os.getpid()
-        self.most = ahead.items
         self._room = _Room(ahead)  # of the thread
 
     def may_begin(self) -> bool:
@@ -151,7 +151,7 @@ class _Buffer:
                 self._room.hear(self.words.get())
             if self.is_closed:
                 return False
-            if self._room.is_free(self.most):
+            if self._room.is_free:
                 return True
             with self.waiting():
                 word = self.words.get()
@@ -173,17 +173,18 @@ class Prefetcher(Generic[T]):
     Whether there is another item is found out by beginning it, so that every item has to be released. An item that the
     consumer waits for is begun in any case.
 
-    The thread uses as many threads in the kernels as the one that starts it, and works on the stream of a GPU that is
-    torch's current one there: what is made on another could be read before it is done, and its memory be given away
-    while it is read. An exception of the generator is raised in the consumer, as it is and with its traceback. Made by
-    `Pipeline.prefetch`.
+    The thread works on the stream of a GPU that is torch's current one where it is started: what is made on another
+    could be read before it is done, and its memory be given away while it is read. An exception of the generator is
+    raised in the consumer, as it is and with its traceback. Made by `Pipeline.prefetch`.
     """
 
-    def __init__(self, items: ClosableIterator[T], buffer: _Buffer, name: str, keep_alive: object) -> None:
+    def __init__(
+        self, items: ClosableIterator[T], buffer: _Buffer, name: str, threads: int, keep_alive: object
+    ) -> None:
         self._buffer = buffer
         self._thread = threading.Thread(
             target=_work,
-            args=(items, buffer, get_num_threads(), on_this_stream(), keep_alive),
+            args=(items, buffer, threads, on_this_stream(), keep_alive),
             name=f"spsample {name}",
             daemon=True,
         )
@@ -212,11 +213,6 @@ class Prefetcher(Generic[T]):
     def release(self) -> None:
         """Let the thread begin one more item."""
         self._buffer.words.put(_Word.RELEASED)
-
-    def set_ahead(self, items: int) -> None:
-        """Change how many items may be begun and not yet released, from the next one that is begun on."""
-        self._buffer.most = items
-        self._buffer.words.put(_Word.LOOK)
 
     def close(self) -> None:
         """Begin nothing more. What is under way is finished; see `join`."""
@@ -281,11 +277,14 @@ class Pipeline:
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._keep_alive, _end, self._prefetchers, seconds)
 
-    def prefetch(self, items: ClosableIterator[T], ahead: int | Ahead, name: str) -> Prefetcher[T]:
-        """A thread that runs through `items`."""
+    def prefetch(
+        self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
+    ) -> Prefetcher[T]:
+        """A thread that runs through `items`; with so many threads in the kernels, or those of the one that calls."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
         waiting = partial(self._phases.timed, waiting_for("room", name))
-        prefetcher = Prefetcher(items, _Buffer(bounds, self.failures, waiting), name, self._keep_alive)
+        threads = get_num_threads() if threads is None else threads
+        prefetcher = Prefetcher(items, _Buffer(bounds, self.failures, waiting), name, threads, self._keep_alive)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher

@@ -28,7 +28,7 @@ def batches_of(sizes: list[int], ends: Any = ()) -> Iterator[Delivered]:
 
 @given(st.lists(st.integers(0, MOST_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
 def test_every_batch_comes_once_in_order_and_handfuls_keep_their_bounds(sizes: Any, ends: Any, most: int) -> None:
-    found = list(handfuls(batches_of(sizes, ends), lambda: most))
+    found = list(handfuls(batches_of(sizes, ends), most))
     assert [item.batch for one in found for item in one.batches] == list(range(len(sizes)))
     for one in found:
         assert 1 <= len(one.batches) <= min(most, MOST_BATCHES)
@@ -39,29 +39,26 @@ def test_every_batch_comes_once_in_order_and_handfuls_keep_their_bounds(sizes: A
 
 def test_they_grow_and_follow_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_SECONDS", 60)
-    sizes = [len(one.batches) for one in handfuls(batches_of([1] * 25), lambda: 99)]
+    sizes = [len(one.batches) for one in handfuls(batches_of([1] * 25), 99)]
     assert sizes == [1, 2, 4, 8, 8, 2]
-    assert [len(one.batches) for one in handfuls(batches_of([1] * 4), lambda: 0)] == [1] * 4
+    assert [len(one.batches) for one in handfuls(batches_of([1] * 4), 1)] == [1] * 4
 
 
 def test_what_nobody_knows_the_size_of_goes_alone() -> None:
     items = (Delivered(i, begins_bulk=False, batch=i) for i in range(4))
-    assert [len(one.batches) for one in handfuls(items, lambda: 8)] == [1] * 4
+    assert [len(one.batches) for one in handfuls(items, 8)] == [1] * 4
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_no_more_of_what_a_transform_makes_than_two_batches_wait(workers: int) -> None:
+def test_no_more_of_what_a_transform_makes_than_two_batches_wait() -> None:
     """It may be far larger than the features that it is made of."""
     options: Any = {"batch_size": 4, "bulk_size": 16, "features": DATA.x, "stage_threads": (1, 1)}
-    loader = sp.BulkLoader(
-        DATA.graph, np.arange(256), sp.GraphSAGE([2]), transform=Weighed, transform_workers=workers, **options
-    )
+    loader = sp.BulkLoader(DATA.graph, np.arange(256), sp.GraphSAGE([2]), transform=Weighed, **options)
     most = 0
     for _ in loader:
         time.sleep(1e-3)
         most = max(most, len(gc_objects(Weighed)))
     loader.close()
-    assert most <= 4 + workers * loader._transform.batches
+    assert most <= 4
 
 
 class Weighed:
@@ -81,7 +78,7 @@ def test_what_takes_long_goes_alone() -> None:
             time.sleep(0.003)
             yield item
 
-    assert [len(one.batches) for one in handfuls(slow(), lambda: 8)] == [1] * 6
+    assert [len(one.batches) for one in handfuls(slow(), 8)] == [1] * 6
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -97,7 +94,7 @@ def test_what_fails_comes_after_the_batches_before_it(after: int) -> None:
 
     found: list[int] = []
     with pytest.raises(ValueError, match="the next one"):
-        found.extend(item.batch for one in handfuls(failing(), lambda: 8) for item in one.batches)
+        found.extend(item.batch for one in handfuls(failing(), 8) for item in one.batches)
     assert found == list(range(after))
     assert closed == [after]
 

@@ -92,7 +92,6 @@ def nothing_is_left() -> Any:
         {"prefetch": 0},
         {},
         {"fetch": "bulk", "bulk_size": 5},
-        {"stage_threads": "auto"},
         {"stage_threads": "1,2", "prefetch": 3},
         {"prefetch_budget": 1},
         {"features": None, "labels": None},
@@ -238,16 +237,6 @@ def test_what_nobody_knows_to_copy_is_refused(made: Any, message: str, prefetch:
         next(iter(make(transform=made, device="cpu", prefetch=prefetch)))
 
 
-def test_processes_and_a_device() -> None:
-    from tests.unit import transforms
-
-    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
-    for batch, other in zip(make(prefetch=0), loader, strict=True):
-        np.testing.assert_array_equal(2 * batch.x, other.x.numpy())
-        np.testing.assert_array_equal(batch.layers[0].adj.indices, other.layers[0].adj.indices.numpy())
-    loader.close()
-
-
 # ---- streams and buffers
 
 
@@ -352,18 +341,6 @@ def test_without_pinned_memory_features_are_copied_with_the_rest(
     for batch, found in zip(make(prefetch=0), read, strict=True):
         for array, tensor in zip(arrays_of(batch), found, strict=True):
             np.testing.assert_array_equal(array, tensor.numpy())
-
-
-def test_features_for_processes_take_no_pinned_memory(apart: LazyCuda) -> None:
-    from tests.unit import transforms
-
-    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
-    read = read_late(apart, loader)
-    loader.close()
-    for batch, found in zip(make(prefetch=0, transform=transforms.doubled), read, strict=True):
-        for array, tensor in zip(arrays_of(batch), found, strict=True):
-            np.testing.assert_array_equal(array, tensor.numpy())
-    assert not [nbytes for nbytes in apart.buffers if nbytes % GRAIN]
 
 
 def test_factored_loaders_gather_into_pinned_memory(apart: LazyCuda) -> None:
