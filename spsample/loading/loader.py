@@ -22,9 +22,9 @@ from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
+from spsample.loading.chunks import MOST_BATCHES, Chunk, chunks, one_by_one
 from spsample.loading.cooperative import deal_of
 from spsample.loading.fetching import FETCHES, Fetch, Telling, Work, features_ahead, known_ahead
-from spsample.loading.handfuls import MOST_BATCHES, Handful, handfuls, one_by_one
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["BulkLoader"]
 
 FEATURES_AHEAD = 2
-"""Batches, or handfuls of small ones, whose features may be gathered before they are asked for."""
+"""Batches, or chunks of small ones, whose features may be gathered before they are asked for."""
 
 _CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 _SizeOf = Callable[[Any], int | None]
@@ -400,7 +400,7 @@ class BulkLoader(Loader):
 
     def _prefetchers(
         self, pipeline: Pipeline, place: _Place, made: _Made
-    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Handful]]:
+    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Chunk]]:
         """The threads that sample bulks, and that make batches; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
         waiting = [partial(self.phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
@@ -420,10 +420,10 @@ class BulkLoader(Loader):
         is_bounded = self._duplicates is not None or self._queue_bytes is not None
         in_hand = 1 if is_bounded else MOST_BATCHES  # ranks in step make as many of them
         of_items = Ahead(FEATURES_AHEAD, self._queue_bytes, lambda one: one.nbytes)
-        items = pipeline.prefetch(handfuls(fetched, in_hand), of_items, "features", threads[1])
+        items = pipeline.prefetch(chunks(fetched, in_hand), of_items, "features", threads[1])
         if self._copies.device is not None:
             batches = self.phases.over(waiting_for("input", COPIES), one_by_one(items))
-            copied = handfuls(self._copies.over(batches, self.phases), in_hand)
+            copied = chunks(self._copies.over(batches, self.phases), in_hand)
             items = pipeline.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
         return sampled, items
 

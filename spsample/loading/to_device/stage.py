@@ -28,7 +28,7 @@ COPIES = "copies"
 """The name of the stage, of its thread and of its phase."""
 
 COPIES_AHEAD = 2
-"""Batches, or handfuls of small ones, that may be copied before they are asked for."""
+"""Batches, or chunks of small ones, that may be copied before they are asked for."""
 
 COPIED_BATCHES = 4
 """Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the

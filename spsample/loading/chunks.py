@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spsample.loading.order import Delivered
     from spsample.loading.prefetch import ClosableIterator, Prefetcher
 
-__all__ = ["MOST_BATCHES", "Handful", "handfuls", "one_by_one"]
+__all__ = ["MOST_BATCHES", "Chunk", "chunks", "one_by_one"]
 
 MOST_BATCHES = 8
 """Batches that are handed over at once, at most."""
@@ -21,7 +21,7 @@ MOST_BYTES, MOST_SECONDS = 1 << 20, 2e-3
 of unknown size goes alone."""
 
 
-class Handful(NamedTuple):
+class Chunk(NamedTuple):
     """Batches that are handed over together.
 
     Attributes
@@ -35,8 +35,8 @@ class Handful(NamedTuple):
     nbytes: int
 
 
-def handfuls(items: ClosableIterator[Delivered], most: int) -> Generator[Handful, None, None]:
-    """The batches in handfuls: first one, then two, four and so on; none waits for another bulk, nor for long.
+def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, None, None]:
+    """The batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
 
     What `items` raises comes after the batches before it.
 
@@ -45,13 +45,13 @@ def handfuls(items: ClosableIterator[Delivered], most: int) -> Generator[Handful
     items
         Closed at the end.
     most : int
-        Batches of a handful, at most.
+        Batches of a chunk, at most.
 
     Examples
     --------
     >>> from spsample.loading.order import Delivered
     >>> batches = (Delivered(i, False, i, size=0) for i in range(12))
-    >>> [len(one.batches) for one in handfuls(batches, 4)]
+    >>> [len(chunk.batches) for chunk in chunks(batches, 4)]
     [1, 2, 4, 4, 1]
     """
     most_now = 1
@@ -71,11 +71,11 @@ def handfuls(items: ClosableIterator[Delivered], most: int) -> Generator[Handful
                         break
             except BaseException as error:
                 if batches:
-                    yield Handful(batches, nbytes)
+                    yield Chunk(batches, nbytes)
                 if isinstance(error, StopIteration):
                     return
                 raise
-            yield Handful(batches, nbytes)
+            yield Chunk(batches, nbytes)
             most_now = min(2 * most_now, MOST_BATCHES)
             del batches
     finally:
@@ -83,8 +83,8 @@ def handfuls(items: ClosableIterator[Delivered], most: int) -> Generator[Handful
 
 
 def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:
-    """The batches of the handfuls that a thread makes, which may make another one meanwhile."""
-    for handful in items:
+    """The batches of the chunks that a thread makes, which may make another one meanwhile."""
+    for chunk in items:
         items.release()
-        while handful.batches:
-            yield handful.batches.popleft()
+        while chunk.batches:
+            yield chunk.batches.popleft()
