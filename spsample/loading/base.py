@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
-    from spsample.loading.to_device.stage import Copies
+    from spsample.loading.copies import Copies
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample
     from spsample.store.base_graph import BaseGraph

@@ -24,6 +24,7 @@ from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.chunks import MOST_BATCHES, Chunk, chunks, one_by_one
 from spsample.loading.cooperative import deal_of
+from spsample.loading.copies import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, Fetch, Telling, Work, features_ahead, known_ahead
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
@@ -32,7 +33,6 @@ from spsample.loading.order import Delivered, Order, as_seeds
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
 from spsample.loading.serial import SerialChoice, follow
-from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, USUAL_BULK_SIZE, plan_loader
 from spsample.planning.workload import Workload

@@ -23,16 +23,18 @@ from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import BackendError, DTypeError, InputError
 from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, PartitionedFeatures
 from spsample.loading import FactoredLoader
-from spsample.loading.to_device.stage import ToDevice, copies_to, require_device
-from spsample.loading.to_device.walking import map_arrays
+from spsample.loading.copies import ToDevice, copies_to, require_device, tree_map
 from spsample.timeline import Phases, Timeline
 from spsample.timeline.stages import stage_times
 
 torch = pytest.importorskip("torch")
 
-from spsample.loading.to_device import transfer as transfer_module  # noqa: E402
-from spsample.loading.to_device.parcel import ALIGNMENT, Parcel  # noqa: E402
-from spsample.loading.to_device.transfer import GRAIN, PinnedTransfer  # noqa: E402
+from spsample.loading import transfer as transfer_module  # noqa: E402
+from spsample.loading.transfer import (  # noqa: E402
+    GRAIN,
+    PackedTensors,
+    PinnedTransfer,
+)
 from tests.unit.lazy_cuda import LazyCuda, PooledCuda  # noqa: E402
 
 DATA = planted(600, degree=6, random_seed=1)
@@ -59,7 +61,7 @@ def arrays_of(value: Any) -> list[Any]:
         found.append(array)
         return array
 
-    map_arrays(value, note)
+    tree_map(value, note)
     return found
 
 
@@ -133,8 +135,8 @@ def test_memory_that_layers_share_is_copied_once() -> None:
     arrays = arrays_of(batch)
     distinct = {(one.ctypes.data, one.nbytes) for one in arrays}
     largest = sum(nbytes for _, nbytes in distinct)
-    assert sum(one.nbytes for one in arrays) > largest > Parcel(arrays).nbytes  # some are parts of others
-    assert next(iter(make(device="cpu", sampler=SAMPLERS[1]))).seeds.data_ptr() % ALIGNMENT == 0
+    assert sum(one.nbytes for one in arrays) > largest > PackedTensors(arrays).nbytes  # some are parts of others
+    assert next(iter(make(device="cpu", sampler=SAMPLERS[1]))).seeds.data_ptr() % 64 == 0
 
 
 def views(draw: Any) -> list[Any]:
@@ -150,10 +152,10 @@ def views(draw: Any) -> list[Any]:
 def test_any_arrays_come_out_as_they_went_in(groups: Any) -> None:
     arrays = [array for group in groups for array in group]
     arrays += [torch.tensor([1.5, -2.0], dtype=torch.bfloat16), np.array(3.0, np.float32), np.zeros((0, 3))]
-    parcel = Parcel(arrays)
-    memory = np.full(parcel.nbytes, 7, np.uint8)
-    parcel.write(memory)
-    for array, tensor in zip(arrays, parcel.tensors(torch.from_numpy(memory)), strict=True):
+    packed = PackedTensors(arrays)
+    memory = np.full(packed.nbytes, 7, np.uint8)
+    packed.write(memory)
+    for array, tensor in zip(arrays, packed.tensors(torch.from_numpy(memory)), strict=True):
         expected = torch.from_numpy(array.copy()) if isinstance(array, np.ndarray) else array
         assert torch.equal(expected, tensor)
         assert tensor.shape == array.shape

@@ -16,10 +16,10 @@ from spsample.errors import BackendError, CapacityError, InputError, SpSampleErr
 from spsample.features import FeatureSource
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate, gather_features
+from spsample.loading.copies import COPIES, copies_to
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
 from spsample.loading.order import Delivered, as_seeds
-from spsample.loading.to_device.stage import COPIES, copies_to
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.loader_plan import plan_epochs
