@@ -1,29 +1,32 @@
-"""What all loaders have: epochs, features and labels, and bulks within a memory budget."""
+"""The base of all loaders: epochs, features and labels, and bulks within a memory budget."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spsample.errors import InputError
+from spsample.common.checks import short
+from spsample.errors import DTypeError, InputError
 from spsample.features import CacheCounts
 from spsample.loading.order import Epochs
 from spsample.planning.bulk_sampling import sample_within
+from spsample.timeline import Phases
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.copies import Copies
+    from spsample.loading.local_order import Batches
+    from spsample.loading.options import SamplingOptions
     from spsample.planning.budget import BudgetedPlan
-    from spsample.sampling import BulkSample
+    from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
-    from spsample.timeline import Phases
+    from spsample.timeline import Timeline
 
-__all__ = ["Loader"]
+__all__ = ["Loader", "LoaderView"]
 
 
 class Loader(Epochs):
@@ -45,14 +48,37 @@ class Loader(Epochs):
         What memory was planned with; None where any bulk fits.
     """
 
-    comm: Communicator
     collate: Collate
-    edge_ids: bool
-    backend: str | None
     phases: Phases
     plan: BudgetedPlan | None
     _is_closed = False
     _copies: Copies
+
+    def __init__(
+        self,
+        graph: BaseGraph,
+        seeds: NDArray[np.int64],
+        sampler: Sampler,
+        batch_size: int,
+        sampling: SamplingOptions,
+        cut: Batches | None = None,
+    ) -> None:
+        super().__init__(
+            graph,
+            seeds,
+            sampler,
+            batch_size,
+            shuffle=sampling.shuffle,
+            drop_last=sampling.drop_last,
+            random_seed=sampling.random_seed,
+            cut=cut,
+        )
+        self.comm = graph.comm
+        self.edge_ids, self.backend = sampling.edge_ids, sampling.backend
+
+    def _deliver_by(self, copies: Copies, timeline: Timeline | None) -> None:
+        self._copies = copies
+        self.phases = Phases(("sampling", "features", *copies.phases, "waiting"), timeline)
 
     @property
     def device(self) -> Any:
@@ -96,3 +122,29 @@ class Loader(Epochs):
             backend=self.backend,
             batch_ptr=self._cut.bounds(first, end),
         )
+
+
+class LoaderView:
+    """A loader's batches as those of another library; order, epochs and state are those of ``loader``."""
+
+    def __init__(self, loader: Any) -> None:
+        if not hasattr(loader, "batches"):
+            raise DTypeError(argument="loader", given=short(loader), expected="a BulkLoader")
+        self.loader = loader
+
+    def __len__(self) -> int:
+        """Minibatches per epoch."""
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """`BulkLoader.set_epoch`."""
+        self.loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """`BulkLoader.state_dict`."""
+        state: dict[str, Any] = self.loader.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """`BulkLoader.load_state_dict`."""
+        self.loader.load_state_dict(state)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from spsample.loading.order import Delivered
     from spsample.loading.prefetch import ClosableIterator, Prefetcher
 
-__all__ = ["MOST_BATCHES", "Chunk", "chunks", "one_by_one"]
+__all__ = ["MAX_BATCHES", "Chunk", "chunks", "one_by_one"]
 
-MOST_BATCHES = 8
+MAX_BATCHES = 8
 """Batches that are handed over at once, at most."""
 
-MOST_BYTES, MOST_SECONDS = 1 << 20, 2e-3
+MAX_BYTES, MAX_SECONDS = 1 << 20, 2e-3
 """Another batch joins only while one as large as the last still fits, and while they took less time than that. A batch
 of unknown size goes alone."""
 
@@ -64,10 +64,10 @@ def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, No
                     item = next(items)
                     batches.append(item)
                     nbytes += item.nbytes
-                    size = MOST_BYTES if item.size is None else item.size
+                    size = MAX_BYTES if item.size is None else item.size
                     held += size
                     took = time.perf_counter() - begin
-                    if item.ends_bulk or held + size > MOST_BYTES or took > MOST_SECONDS:
+                    if item.ends_bulk or held + size > MAX_BYTES or took > MAX_SECONDS:
                         break
             except BaseException as error:
                 if batches:
@@ -76,7 +76,7 @@ def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, No
                     return
                 raise
             yield Chunk(batches, nbytes)
-            most_now = min(2 * most_now, MOST_BATCHES)
+            most_now = min(2 * most_now, MAX_BATCHES)
             del batches
     finally:
         items.close()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from spsample.common.checks import require_type
 from spsample.errors import InputError, require_module
+from spsample.loading.base import LoaderView
 from spsample.loading.batch import Batch
-from spsample.loading.views import LoaderView
 from spsample.sampling.adapters import as_tensor
 
 if TYPE_CHECKING:

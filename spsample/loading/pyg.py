@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spsample.errors import InputError, require_module
+from spsample.loading.base import LoaderView
 from spsample.loading.batch import first_positions
-from spsample.loading.views import LoaderView
 from spsample.sampling.adapters import as_tensor
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class PygLoader(LoaderView):
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, as the loader's own."""
-        return self.loader.batches(self._data, size_of=_bytes_of)
+        batches: Iterator[Any] = self.loader.batches(self._data, size_of=_bytes_of)
+        return batches
 
     def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Any:
         data = minibatch.to_pyg()

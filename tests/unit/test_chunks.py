@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.data import planted
 from spsample.loading import chunks as module
-from spsample.loading.chunks import MOST_BATCHES, MOST_BYTES, chunks
+from spsample.loading.chunks import MAX_BATCHES, MAX_BYTES, chunks
 from spsample.loading.order import Delivered
 
 DATA = planted(2000, degree=6, random_seed=1)
@@ -26,19 +26,19 @@ def batches_of(sizes: list[int], ends: Any = ()) -> Iterator[Delivered]:
         yield Delivered(number + 1, begins_bulk=False, batch=number, nbytes=size, ends_bulk=number in ends, size=size)
 
 
-@given(st.lists(st.integers(0, MOST_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
+@given(st.lists(st.integers(0, MAX_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
 def test_every_batch_comes_once_in_order_and_chunks_keep_their_bounds(sizes: Any, ends: Any, most: int) -> None:
     found = list(chunks(batches_of(sizes, ends), most))
     assert [item.batch for one in found for item in one.batches] == list(range(len(sizes)))
     for one in found:
-        assert 1 <= len(one.batches) <= min(most, MOST_BATCHES)
+        assert 1 <= len(one.batches) <= min(most, MAX_BATCHES)
         assert one.nbytes == sum(item.nbytes for item in one.batches)
-        assert one.nbytes - one.batches[-1].nbytes <= MOST_BYTES
+        assert one.nbytes - one.batches[-1].nbytes <= MAX_BYTES
         assert not any(item.ends_bulk for item in list(one.batches)[:-1])
 
 
 def test_they_grow_and_follow_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SECONDS", 60)
+    monkeypatch.setattr(module, "MAX_SECONDS", 60)
     sizes = [len(chunk.batches) for chunk in chunks(batches_of([1] * 25), 99)]
     assert sizes == [1, 2, 4, 8, 8, 2]
     assert [len(chunk.batches) for chunk in chunks(batches_of([1] * 4), 1)] == [1] * 4
