@@ -16,7 +16,7 @@ _HINT = "'auto' is gone: give numbers, or nothing, and each stage has as many th
 
 
 class StageThreads(NamedTuple):
-    """How many threads each stage uses.
+    """Numbers of threads of the stages.
 
     Attributes
     ----------

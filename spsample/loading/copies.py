@@ -49,7 +49,7 @@ _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
 
 class Copies:
-    """What is done to batches once they have their features: nothing, they stay where they are.
+    """The last stage of a batch that has its features: here nothing is done, batches stay where they are.
 
     Attributes
     ----------
@@ -139,16 +139,16 @@ class ToDevice(Copies):
 
     def _sent_apart(self, landed: list[Any], values: NDArray[np.uint8]) -> Any:
         """The bytes on the device of memory that `rows` gave, which are put to those on their way; None of other."""
-        one = self._transfer.send_rows(values)
-        if one is None:
+        rows = self._transfer.send_rows(values)
+        if rows is None:
             return None
-        landed.append(one)
-        return one.whole
+        landed.append(rows)
+        return rows.whole
 
     def arrived(self, batch: _OnItsWay) -> Any:
         """Let the current stream wait for the copy."""
-        for one in batch.landed:
-            self._transfer.receive(one)
+        for landed in batch.landed:
+            self._transfer.receive(landed)
         return batch.batch
 
     def over(self, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:

@@ -13,7 +13,7 @@ from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
 from spsample.features.gathering import RowReader, row_reader
 from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
-from spsample.loading.batch import Rows, gather_features
+from spsample.loading.batch import RowMemory, gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch
 
-__all__ = ["FETCHES", "PerBatch", "Work", "features_ahead"]
+__all__ = ["FETCHES", "Gathering", "PerBatch", "features_ahead"]
 
 _ID_BYTES = 8
 
 
-class Work(NamedTuple):
+class Gathering(NamedTuple):
     """The work around the gather of rows.
 
     Attributes
@@ -42,7 +42,7 @@ class Work(NamedTuple):
 
     begins: Callable[[], None]
     timed: Callable[[int | None], AbstractContextManager[None]]
-    memory: Rows
+    memory: RowMemory
 
 
 class PerBatch:
@@ -53,7 +53,7 @@ class PerBatch:
         return [_on_host(minibatch.src_nodes) for minibatch in minibatches]
 
     def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
     ) -> Iterator[tuple[MiniBatch, Any]]:
         """Each minibatch of a bulk with the features of its sources; None without features. Gathers for each."""
         for minibatch in minibatches:
@@ -72,7 +72,7 @@ class PerBulk(PerBatch):
         return [_union([_on_host(minibatch.src_nodes) for minibatch in minibatches])]
 
     def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
     ) -> Iterator[tuple[MiniBatch, Any]]:
         """Gather when the first batch is asked for."""
         batches = list(minibatches)
@@ -106,7 +106,7 @@ def _nothing(ids: NDArray[Any]) -> None:
     """The features of vertices where there are none."""
 
 
-def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: Rows) -> Callable[[NDArray[Any]], Any]:
+def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMemory) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
     places = places_of(vertices, features.num_rows)
     if getattr(features, "on_device", False):

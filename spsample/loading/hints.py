@@ -76,7 +76,7 @@ class Start(NamedTuple):
 
 
 class NextEpoch:
-    """What a loader keeps between two passes, on all ranks alike.
+    """The state that a loader keeps between two passes, on all ranks alike.
 
     Examples
     --------

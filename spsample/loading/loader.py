@@ -355,7 +355,7 @@ class BulkLoader(Loader):
         return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
     def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> Workload:
-        """What is sampled, for its plan."""
+        """The workload of an epoch, for its plan."""
         features = self.features
         bounds = self._cut.bounds(0, self.num_batches)
         return Workload(

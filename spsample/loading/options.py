@@ -29,7 +29,7 @@ _REMOVED = {"transform_workers": "Call the transform in the thread that gathers 
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """What is sampled."""
+    """Order of the seeds, and sampling."""
 
     shuffle: bool | Order = True
     drop_last: bool = False
@@ -47,7 +47,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """What is put to samples, how, and where it goes."""
+    """Features and labels that samples get, and where batches go."""
 
     features: Any = None
     labels: ArrayLike | None = None
@@ -64,7 +64,7 @@ class FeatureOptions:
 
 @dataclass(frozen=True)
 class AheadOptions:
-    """How much is made at once and ahead, by how many threads."""
+    """Work at once and ahead, its memory and its threads."""
 
     bulk_size: int | str = USUAL_BULK_SIZE
     memory_budget: int | str | None = None
@@ -103,7 +103,7 @@ class AheadOptions:
 
 @dataclass(frozen=True)
 class RankOptions:
-    """Whose the batches are."""
+    """Batches of ranks."""
 
     batches: str = "shuffled"
     parts: ArrayLike | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.loading.chunks import MAX_BATCHES, Chunk, chunks, one_by_one
 from spsample.loading.copies import COPIES, COPIES_AHEAD
-from spsample.loading.fetching import Work
+from spsample.loading.fetching import Gathering
 from spsample.loading.hints import NextEpoch, PrefetchHint, Start, known_ahead
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
@@ -58,7 +58,7 @@ class Collation(NamedTuple):
     transform: Callable[[Any], Any] | None
 
     def batch(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
-        """What is delivered of a minibatch."""
+        """The batch that is delivered of a minibatch."""
         batch = self.collate(minibatch, positions, x)
         return batch if self.transform is None else self.transform(batch)
 
@@ -250,10 +250,10 @@ class Pass:
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         stages, phases, cut = self._stages, self._phases, self._loader._cut
-        work = Work(partial(_synchronize, lockstep), partial(phases.timed, "features"), self._copies.rows)
+        around = Gathering(partial(_synchronize, lockstep), partial(phases.timed, "features"), self._copies.rows)
         for bulk in self._hinted(bulks, features):
             next_batch = bulk.first
-            for minibatch, x in stages.fetch.rows(features, self._minibatches(bulk), work):
+            for minibatch, x in stages.fetch.rows(features, self._minibatches(bulk), around):
                 places = cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with phases.timed("features", minibatch.batch_id), phases.part("collate"):
                     batch = collation.batch(minibatch, self._positions[places], x)
@@ -284,13 +284,14 @@ class Pass:
         self, first: int, warm_up: int, lockstep: Lockstep[Any] | None = None
     ) -> Generator[RankBulk, None, None]:
         """The bulks of a pass, the first one perhaps kept from the pass before, and that of the next pass."""
-        kept = self._start.kept
+        kept, goes_on = self._start
+        self._start = Start(None, goes_on)
         if kept is not None:
             first, warm_up = kept.first + kept.batches, 1
             yield kept._replace(opens_next=False)
             del kept
         yield from self.bulks(first, warm_up, lockstep)
-        if self._start.goes_on and self._epoch + 1 < 2**64:
+        if goes_on and self._epoch + 1 < 2**64:
             following = Pass(self._loader, self._stages, self._epoch + 1, self._bulk_size)
             for bulk in following.bulks(0, 1, lockstep):
                 yield bulk._replace(opens_next=True)

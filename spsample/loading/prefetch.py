@@ -121,7 +121,7 @@ class _End:
 
 
 class _PassLeftError(BackendError):
-    """What a thread that reads from another one gets when the pass is left: no failure, and told to nobody."""
+    """Raised in a thread that reads from another one when the pass is left: no failure, and told to nobody."""
 
 
 class Ahead(NamedTuple):
@@ -143,7 +143,7 @@ class Ahead(NamedTuple):
 
 
 class _Word(enum.Enum):
-    """What a prefetcher's consumer tells its thread."""
+    """Words of a prefetcher's consumer to its thread."""
 
     ASKED = enum.auto()
     RELEASED = enum.auto()
@@ -151,7 +151,7 @@ class _Word(enum.Enum):
 
 
 class _Room:
-    """Whether a thread may begin another item; kept by that thread alone, from what its consumer tells.
+    """The room that a thread has for another item; kept by that thread alone, from what its consumer tells.
 
     Examples
     --------

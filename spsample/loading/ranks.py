@@ -58,7 +58,7 @@ class BatchAssignment(Protocol):
 
 
 class RankSlice(NamedTuple):
-    """Which batches are this rank's: in each step, the `size` next batches go to the ranks in order.
+    """The assignment of whole batches: in each step, the `size` next batches go to the ranks in order.
 
     Attributes
     ----------

@@ -89,7 +89,7 @@ class Transfer:
 
 
 class CudaCalls:
-    """What a transfer asks of torch.cuda, for one GPU.
+    """The calls of torch.cuda that a transfer needs, for one GPU.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How many threads torch uses while a model is trained."""
+"""The number of threads that torch uses while a model is trained."""
 
 from __future__ import annotations
 
