@@ -97,24 +97,6 @@ def print_phases(results: Sequence[TrainResult]) -> None:
     _explain_phases(measured)
     for sentence in _cache_sentence([result.cache for result in results if result.cache is not None]):
         print_sentence(sentence)
-    for result in results:
-        if result.threads is not None:
-            print_sentence(_thread_sentence(result.threads))
-
-
-def _thread_sentence(threads: Mapping[str, Any]) -> str:
-    """How many threads the stages had at last, and why.
-
-    Examples
-    --------
-    >>> chosen = {"sampling": 2, "features": 1, "training": 4, "in_turn": False, "changes": 0, "reason": "as given"}
-    >>> _thread_sentence(chosen)
-    'threads: 2 for sampling, 1 for features, 4 for training; as given'
-    """
-    numbers = ", ".join(f"{threads[stage]} for {stage}" for stage in ("sampling", "features", "training"))
-    how = ", in turn" if threads["in_turn"] else ""
-    changes = f"; changed {threads['changes']} times, last" if threads["changes"] else ";"
-    return f"threads: {numbers}{how}{changes} {threads['reason']}"
 
 
 def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Packed", "Span", "pack", "unframed", "unpack"]
+__all__ = ["ALIGNMENT", "Packed", "Span", "aligned", "pack", "unframed"]
 
 ALIGNMENT = 64
 
@@ -53,8 +53,8 @@ class Packed(NamedTuple):
     def framed(self) -> NDArray[np.uint8]:
         """The whole in one array of bytes, as it travels; see `unframed`."""
         sizes = np.array([len(self.spans), len(self.head), *(span.nbytes for span in self.spans)], np.int64)
-        head = _ceiled(sizes.nbytes)
-        buffers = head + _ceiled(len(self.head))
+        head = aligned(sizes.nbytes)
+        buffers = head + aligned(len(self.head))
         whole = np.empty(buffers + self.nbytes, np.uint8)
         whole[: sizes.nbytes] = sizes.view(np.uint8)
         whole[head : head + len(self.head)] = np.frombuffer(self.head, np.uint8)
@@ -73,24 +73,14 @@ def pack(value: Any) -> Packed:
     Examples
     --------
     >>> packed = pack({"x": np.arange(3.0)})
-    >>> target = memoryview(bytearray(packed.nbytes))
-    >>> packed.write(target)
-    >>> unpack(packed.head, target, packed.spans)
-    {'x': array([0., 1., 2.])}
+    >>> len(packed.buffers), packed.nbytes
+    (1, 64)
     """
     found: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=found.append).dump(value)
     buffers = [one.raw() for one in found]
     return Packed(file.getvalue(), buffers, *_placed([buffer.nbytes for buffer in buffers]))
-
-
-def unpack(head: bytes, source: memoryview, spans: Sequence[Span]) -> Any:
-    """Put an object together; its arrays are copies, so that `source` can be written again."""
-    buffers = [np.empty(nbytes, np.uint8) for _, nbytes in spans]
-    for buffer, (begin, nbytes) in zip(buffers, spans, strict=True):
-        _copy(source[begin : begin + nbytes], buffer.data)
-    return pickle.loads(head, buffers=buffers)
 
 
 def unframed(whole: NDArray[np.uint8]) -> Any:
@@ -102,11 +92,11 @@ def unframed(whole: NDArray[np.uint8]) -> Any:
     {'x': array([0., 1., 2.])}
     """
     if whole.ctypes.data % ALIGNMENT:  # as of a letter within others: arrays are read in place
-        whole = _aligned(whole)
+        whole = _realigned(whole)
     count, length = whole[:16].view(np.int64).tolist()
-    head = _ceiled(8 * (count + 2))
+    head = aligned(8 * (count + 2))
     spans, _ = _placed(whole[16 : 8 * (count + 2)].view(np.int64).tolist())
-    buffers = whole[head + _ceiled(length) :]
+    buffers = whole[head + aligned(length) :]
     views = [buffers[begin : begin + nbytes] for begin, nbytes in spans]
     return pickle.loads(whole[head : head + length].tobytes(), buffers=views)
 
@@ -116,15 +106,16 @@ def _placed(sizes: Sequence[int]) -> tuple[list[Span], int]:
     spans, end = [], 0
     for size in sizes:
         spans.append(Span(end, size))
-        end += _ceiled(size)
+        end += aligned(size)
     return spans, end
 
 
-def _ceiled(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """The next multiple of 64 bytes, those of a cache line, where an array may begin."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _aligned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _realigned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
     room = np.empty(len(whole) + ALIGNMENT, np.uint8)
     first = -room.ctypes.data % ALIGNMENT
     room[first : first + len(whole)] = whole

@@ -11,32 +11,24 @@ from spsample.errors import DTypeError, InputError
 
 __all__ = ["StageThreads", "require_stage_threads"]
 
-AUTO = "auto"
-_EXPECTED = (
-    "'auto', or numbers of threads of sampling, features and perhaps training, as in '2,1' or 'auto,1,2', "
-    "where the first two can be auto"
-)
+_EXPECTED = "numbers of threads of sampling, features and perhaps training, as in '2,1' or '2,1,4'"
+_HINT = "'auto' is gone: give numbers, or nothing, and each stage has as many threads as set_num_threads says."
 
 
 class StageThreads(NamedTuple):
-    """How many threads each stage uses.
+    """Numbers of threads of the stages.
 
     Attributes
     ----------
-    sampling, features : int or None
-        Of the kernels; None: chosen from a trial.
+    sampling, features : int
+        Of the kernels.
     training : int or None
         Of torch; None: as many as it has.
     """
 
-    sampling: int | None = None
-    features: int | None = None
+    sampling: int
+    features: int
     training: int | None = None
-
-    @property
-    def is_chosen(self) -> bool:
-        """Whether any of them is chosen from a trial."""
-        return self.sampling is None or self.features is None
 
 
 def require_stage_threads(argument: str, value: Any) -> StageThreads:
@@ -49,44 +41,28 @@ def require_stage_threads(argument: str, value: Any) -> StageThreads:
 
     Examples
     --------
-    >>> require_stage_threads("stage_threads", "auto")
-    StageThreads(sampling=None, features=None, training=None)
-    >>> require_stage_threads("stage_threads", "auto,1,2")
-    StageThreads(sampling=None, features=1, training=2)
-    >>> require_stage_threads("stage_threads", (2, 1)).is_chosen
-    False
+    >>> require_stage_threads("stage_threads", "2,1")
+    StageThreads(sampling=2, features=1, training=None)
+    >>> require_stage_threads("stage_threads", (2, 1, 4))
+    StageThreads(sampling=2, features=1, training=4)
     """
     if isinstance(value, StageThreads):
-        value = [AUTO if one is None else one for one in (value[:2] if value.training is None else value)]
-    if isinstance(value, str) and value.strip() == AUTO:
-        return StageThreads()
+        value = [number for number in value if number is not None]
     entries = _entries(argument, value)
-    if len(entries) not in (2, 3) or (len(entries) == 3 and entries[2] == AUTO):
-        raise InputError(argument=argument, given=short(value), expected=_EXPECTED, hint=_hint(entries))
-    return StageThreads(*(_threads(f"{argument}[{i}]", one) for i, one in enumerate(entries)))
+    if len(entries) not in (2, 3) or any(isinstance(entry, str) for entry in entries):
+        hint = _HINT if "auto" in entries else ""
+        raise InputError(argument=argument, given=short(value), expected=_EXPECTED, hint=hint)
+    limits = {"minimum": 1, "maximum": MOST_THREADS}
+    return StageThreads(*(require_int(f"{argument}[{i}]", entry, **limits) for i, entry in enumerate(entries)))
 
 
-def _hint(entries: Sequence[Any]) -> str:
-    if len(entries) == 3:
-        return "Losses can depend on torch's number of threads, so that none is chosen for it."
-    return ""
-
-
-def _entries(argument: str, value: Any) -> list[Any]:
+def _entries(argument: str, value: Any) -> Sequence[Any]:
     if isinstance(value, str):
-        return [_number_or_word(one.strip()) for one in value.split(",")]
+        return [_number_or_word(entry.strip()) for entry in value.split(",")]
     if isinstance(value, (list, tuple)):
-        return list(value)
+        return value
     raise DTypeError(argument=argument, given=short(value), expected=_EXPECTED)
 
 
 def _number_or_word(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
-
-
-def _threads(argument: str, value: Any) -> int | None:
-    if isinstance(value, str):
-        if value != AUTO:
-            raise InputError(argument=argument, given=short(value), expected=_EXPECTED)
-        return None
-    return require_int(argument, value, minimum=1, maximum=MOST_THREADS)

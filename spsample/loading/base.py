@@ -1,4 +1,4 @@
-"""What all loaders have: epochs, features and labels, and bulks within a memory budget."""
+"""The base of all loaders: epochs, features and labels, and bulks within a memory budget."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from spsample.errors import InputError
 from spsample.features import CacheCounts
 from spsample.loading.order import Epochs
 from spsample.planning.bulk_sampling import sample_within
+from spsample.timeline import Phases
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
-    from spsample.loading.overlap.tuning import StageReport
-    from spsample.loading.to_device.stage import Copies
+    from spsample.loading.copies import Copies
+    from spsample.loading.local_order import Batches
+    from spsample.loading.options import SamplingOptions
     from spsample.planning.budget import BudgetedPlan
-    from spsample.sampling import BulkSample
+    from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
-    from spsample.timeline import Phases
+    from spsample.timeline import Timeline
 
 __all__ = ["Loader"]
 
@@ -46,14 +47,37 @@ class Loader(Epochs):
         What memory was planned with; None where any bulk fits.
     """
 
-    comm: Communicator
     collate: Collate
-    edge_ids: bool
-    backend: str | None
     phases: Phases
     plan: BudgetedPlan | None
     _is_closed = False
     _copies: Copies
+
+    def __init__(
+        self,
+        graph: BaseGraph,
+        seeds: NDArray[np.int64],
+        sampler: Sampler,
+        batch_size: int,
+        sampling: SamplingOptions,
+        cut: Batches | None = None,
+    ) -> None:
+        super().__init__(
+            graph,
+            seeds,
+            sampler,
+            batch_size,
+            shuffle=sampling.shuffle,
+            drop_last=sampling.drop_last,
+            random_seed=sampling.random_seed,
+            cut=cut,
+        )
+        self.comm = graph.comm
+        self.edge_ids, self.backend = sampling.edge_ids, sampling.backend
+
+    def _deliver_by(self, copies: Copies, timeline: Timeline | None) -> None:
+        self._copies = copies
+        self.phases = Phases(("sampling", "features", *copies.phases, "waiting"), timeline)
 
     @property
     def device(self) -> Any:
@@ -75,11 +99,6 @@ class Loader(Epochs):
         """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
         counts = getattr(self.features, "counts", None)
         return counts if isinstance(counts, CacheCounts) else None
-
-    @property
-    def stage_report(self) -> StageReport | None:
-        """How many threads each stage has now, and why; None where no trial has chosen them."""
-        return None
 
     def _require_open(self) -> None:
         if self._is_closed:

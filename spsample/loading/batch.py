@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["Batch", "Collate", "Rows", "gather_features"]
+__all__ = ["Batch", "Collate", "RowMemory", "gather_features"]
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,11 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
     return first
 
 
-Rows = Callable[[int, int], "NDArray[np.float32] | None"]
+RowMemory = Callable[[int, int], "NDArray[np.float32] | None"]
 """Gives memory for rows of features, of which it is told both numbers; None: any memory will do."""
 
 
-def gather_features(features: FeatureSource | None, vertices: Any, rows: Rows = lambda count, dim: None) -> Any:
+def gather_features(features: FeatureSource | None, vertices: Any, rows: RowMemory = lambda count, dim: None) -> Any:
     """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None

@@ -13,7 +13,7 @@ from spsample.distributed.cooperative import (
     require_targets,
     share_out,
 )
-from spsample.loading.ranks import Deal, RankSlice
+from spsample.loading.ranks import BatchAssignment, RankSlice
 from spsample.planning.bulk_plan import bulk_ranges
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["SharedByRanks", "deal_of"]
+__all__ = ["SharedByRanks", "assignment_of"]
 
 
 class SharedByRanks(NamedTuple):
@@ -45,7 +45,7 @@ class SharedByRanks(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What ranks that work together must have in common."""
+        """Text that is the same on ranks that work together."""
         return f"cooperative batches, {self.owners.identity}"
 
     @property
@@ -55,7 +55,7 @@ class SharedByRanks(NamedTuple):
 
     @property
     def gives_whole_batches(self) -> bool:
-        """Whether a rank has all rows of the minibatches that it gets: no."""
+        """False: a rank has some rows of the minibatches that it gets."""
         return False
 
     def steps(self, batches: int) -> int:
@@ -69,7 +69,7 @@ class SharedByRanks(NamedTuple):
             yield first + begin, first + end
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> CooperativeBulk:
-        """What a rank has of all batches, from those that it sampled; collective."""
+        """A rank's rows of all batches, from those that it sampled; collective."""
         return share_out(bulk, self.owners, comm)
 
     def minibatches(self, bulk: CooperativeBulk, first: int, batches: int) -> Iterator[CooperativeMiniBatch]:
@@ -77,8 +77,8 @@ class SharedByRanks(NamedTuple):
         return iter(bulk)
 
 
-def deal_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> Deal:
-    """Which batches are whose, with ``batches`` of a loader: each rank has its own, or all share each of them.
+def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
+    """The assignment of batches, with ``batches`` of a loader: each rank has its own, or all share each of them.
 
     Raises
     ------

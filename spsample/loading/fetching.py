@@ -1,20 +1,19 @@
-"""How the features of batches are fetched: for each batch, or once for all batches of a bulk; and who is told ahead."""
+"""How the features of batches are fetched: for each batch, or once for all batches of a bulk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.backends import backend_for
 from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.known_future import announce, forget
 from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
-from spsample.loading.batch import Rows, gather_features
+from spsample.loading.batch import RowMemory, gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch
 
-__all__ = ["FETCHES", "Fetch", "Telling", "Work", "features_ahead", "known_ahead"]
+__all__ = ["FETCHES", "Gathering", "PerBatch", "features_ahead"]
 
 _ID_BYTES = 8
 
 
-class Work(NamedTuple):
-    """What is done around the gather of rows.
+class Gathering(NamedTuple):
+    """The work around the gather of rows.
 
     Attributes
     ----------
@@ -43,34 +42,20 @@ class Work(NamedTuple):
 
     begins: Callable[[], None]
     timed: Callable[[int | None], AbstractContextManager[None]]
-    memory: Rows
-
-
-class Fetch(Protocol):
-    """A way to fetch features."""
-
-    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """The ids of the calls of `gather` that the minibatches of a bulk take, on the host."""
-        ...
-
-    def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
-    ) -> Iterator[tuple[MiniBatch, Any]]:
-        """Each minibatch of a bulk with the features of its sources; None without features."""
-        ...
+    memory: RowMemory
 
 
 class PerBatch:
     """Each batch fetches the rows that it needs."""
 
     def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """The source vertices of each."""
+        """The ids of the calls of `gather` that the minibatches of a bulk take, on the host: the sources of each."""
         return [_on_host(minibatch.src_nodes) for minibatch in minibatches]
 
     def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
     ) -> Iterator[tuple[MiniBatch, Any]]:
-        """Gather when a batch is asked for."""
+        """Each minibatch of a bulk with the features of its sources; None without features. Gathers for each."""
         for minibatch in minibatches:
             work.begins()
             with work.timed(minibatch.batch_id):
@@ -79,7 +64,7 @@ class PerBatch:
             del minibatch, x
 
 
-class PerBulk:
+class PerBulk(PerBatch):
     """All rows that a bulk needs are fetched once, in the order of the vertices; its batches are read from them."""
 
     def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
@@ -87,7 +72,7 @@ class PerBulk:
         return [_union([_on_host(minibatch.src_nodes) for minibatch in minibatches])]
 
     def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
     ) -> Iterator[tuple[MiniBatch, Any]]:
         """Gather when the first batch is asked for."""
         batches = list(minibatches)
@@ -101,54 +86,11 @@ class PerBulk:
             del x
 
 
-FETCHES: dict[str, Fetch] = {"batch": PerBatch(), "bulk": PerBulk()}
-
-
-class Telling(NamedTuple):
-    """Who is told of the bulks of a pass, and what.
-
-    Attributes
-    ----------
-    features : FeatureSource or None
-    calls_of : function
-        The calls of `gather` for a bulk.
-    ended : function
-        Called when a pass is over, with the first bulk of the next pass, of which the features know; or None.
-    """
-
-    features: Any
-    calls_of: Callable[[Any], list[NDArray[Any]]]
-    ended: Callable[[Any], None]
-
-
-def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
-    """The bulks of a pass, each once the features know the calls of `gather` for it and for the next one.
-
-    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget. The
-    first bulk is told of anew where it was kept: another loader may have used the features since.
-    """
-    features, is_over = told.features, False
-    forget(features)
-    try:
-        current = next(bulks, None)
-        if current is not None:
-            announce(features, told.calls_of(current))
-        while current is not None and not current.opens_next:
-            following = next(bulks, None)
-            announce(features, [] if following is None else told.calls_of(following))
-            yield current
-            current = following
-            del following
-        next(bulks, None)  # so that what makes them comes to its end
-        told.ended(current)
-        is_over = True
-    finally:
-        if not is_over:
-            forget(features)
+FETCHES: dict[str, PerBatch] = {"batch": PerBatch(), "bulk": PerBulk()}
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
-    """What that takes, for the plan of a loader: ids and next uses, and rows of a bulk."""
+    """The memory of that, for the plan of a loader: ids and next uses, and rows of a bulk."""
     if features is None:
         return NOTHING_AHEAD
     by_bulk = fetch == "bulk"
@@ -164,7 +106,7 @@ def _nothing(ids: NDArray[Any]) -> None:
     """The features of vertices where there are none."""
 
 
-def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: Rows) -> Callable[[NDArray[Any]], Any]:
+def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMemory) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
     places = places_of(vertices, features.num_rows)
     if getattr(features, "on_device", False):

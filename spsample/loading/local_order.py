@@ -1,9 +1,9 @@
-"""Which seeds make up the batches of an epoch: runs of the order of all seeds, or batches of a rank's own seeds."""
+"""The seeds that make up the batches of an epoch: runs of the order of all seeds, or a rank's own seeds."""
 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,38 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of", "local_batches_of"]
 
 BATCHES = ("shuffled", "local", "cooperative")
-"""What the argument `batches` of a loader can be."""
-
-
-class Batches(Protocol):
-    """How the seeds of an epoch are cut into batches; their sizes are the same in every epoch.
-
-    Attributes
-    ----------
-    num_batches : int
-        Of an epoch, of all ranks together.
-    """
-
-    @property
-    def num_batches(self) -> int:
-        """Batches of an epoch, of all ranks together."""
-        ...
-
-    def ordered(self, positions: Int64Array) -> Int64Array:
-        """Positions among the seeds, in the order of an epoch, as the batches hold them one after the other."""
-        ...
-
-    def places(self, first: int, end: int) -> slice:
-        """Where batches `first` to `end - 1` lie among what `ordered` gives."""
-        ...
-
-    def bounds(self, first: int, end: int) -> Int64Array | None:
-        """Where each of them begins among these, and the last ends; None where all but the last are of one size."""
-        ...
-
-    def identity(self) -> dict[str, Any]:
-        """Return what decides them beside the seeds and the batch size, as plain values."""
-        ...
+"""Values of the argument `batches` of a loader."""
 
 
 class ShuffledBatches(NamedTuple):
@@ -80,7 +49,7 @@ class ShuffledBatches(NamedTuple):
         return full + (rest > 0 and not self.drop_last)
 
     def ordered(self, positions: Int64Array) -> Int64Array:
-        """Return the positions as they are."""
+        """Positions among the seeds, as the batches hold them one after the other: as they are."""
         return positions
 
     def places(self, first: int, end: int) -> slice:
@@ -88,7 +57,7 @@ class ShuffledBatches(NamedTuple):
         return slice(first * self.batch_size, end * self.batch_size)
 
     def bounds(self, first: int, end: int) -> None:
-        """Return None: all batches but the last have as many seeds."""
+        """Where each of them begins among their seeds, and the last ends; None: all but the last are of one size."""
 
     def identity(self) -> dict[str, Any]:
         """Return the name alone."""
@@ -166,7 +135,7 @@ class LocalBatches:
         return bounds
 
     def part_of(self, rank: int) -> int:
-        """Whose seeds the batches of a rank hold."""
+        """The part whose seeds the batches of a rank hold."""
         return rank // (self.ranks // self.num_parts)
 
     def seeds_of(self, part: int) -> Int64Array:
@@ -183,6 +152,10 @@ class LocalBatches:
         """Return the number of ranks and of parts too, and a digest of the part of each seed."""
         sizes = {"ranks": self.ranks, "num_parts": self.num_parts}
         return {"batches": "local", **sizes, "parts_sha256": self._parts_sha256}
+
+
+Batches: TypeAlias = "ShuffledBatches | LocalBatches"
+"""How the seeds of an epoch are cut into batches; their sizes are the same in every epoch."""
 
 
 def batches_of(

@@ -1,4 +1,4 @@
-"""Which seeds the epochs of a loader visit in which order, and where it stands."""
+"""The order in which epochs of a loader visit the seeds, and where it stands."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class Epochs:
             self.set_epoch(_after(epoch))
 
     def _identity(self) -> dict[str, Any]:
-        """What decides the batches; of the graph its digest where it is known, else its size and weighting."""
+        """All that decides the batches; of the graph its digest where it is known, else its size and weighting."""
         return {
             "law_version": keys.LAW_VERSION,
             "sampler": repr(self.sampler),

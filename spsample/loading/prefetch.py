@@ -21,7 +21,7 @@ from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases
 from spsample.timeline.stages import waiting_for
 
-__all__ = ["Ahead", "ClosableIterator", "Pipeline", "Prefetcher"]
+__all__ = ["LONGEST_GOODBYE", "Ahead", "BackgroundThread", "ClosableIterator", "Pipeline", "Prefetcher"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -42,6 +42,77 @@ class ClosableIterator(Protocol[T_co]):
         ...
 
 
+class BackgroundThread:
+    """A thread beside the loop, which works on the stream of a GPU that is torch's current one where it is made.
+
+    What is made on another stream could be read before it is done, and its memory be given away while it is read.
+
+    Parameters
+    ----------
+    work, failed, last : function
+        What the thread does, what it calls with an exception of that, and what it does in any case before it ends.
+    name : str
+    threads : int, optional
+        In the kernels; as many as those of the thread that makes this one where None.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        name: str,
+        threads: int | None = None,
+        last: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._ended = renewed(threading.Event())
+        self._process = os.getpid()
+        threads = get_num_threads() if threads is None else threads
+        arguments = (work, failed, last, self._ended, threads, on_this_stream())
+        self._thread = threading.Thread(target=_run, args=arguments, name=f"spsample {name}", daemon=True)
+
+    @property
+    def is_here(self) -> bool:
+        """False in a forked process, which has no such thread."""
+        return self._process == os.getpid()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the thread to end, at most so long.
+
+        The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
+        lock that it does not hold. Of a thread that a Ctrl-C kept from starting nothing is waited for.
+        """
+        if not self.is_here or self._thread is threading.current_thread() or self._thread.ident is None:
+            return
+        if self._ended.wait(seconds):
+            self._thread.join()
+
+
+def _run(
+    work: Callable[[], None],
+    failed: Callable[[BaseException], None],
+    last: Callable[[], None],
+    ended: threading.Event,
+    threads: int,
+    on_stream: AbstractContextManager[Any],
+) -> None:
+    """Run in a background thread, which holds no more than these."""
+    try:
+        set_num_threads(threads)
+        with on_stream:
+            work()
+    except BaseException as error:  # whatever it is, others wait for it
+        failed(error)
+    finally:
+        try:
+            last()
+        finally:  # whatever it raises: others wait for this thread
+            ended.set()
+
+
 class _End:
     """There are no more items, or making one failed."""
 
@@ -50,7 +121,7 @@ class _End:
 
 
 class _PassLeftError(BackendError):
-    """What a thread that reads from another one gets when the pass is left: no failure, and told to nobody."""
+    """Raised in a thread that reads from another one when the pass is left: no failure, and told to nobody."""
 
 
 class Ahead(NamedTuple):
@@ -72,24 +143,24 @@ class Ahead(NamedTuple):
 
 
 class _Word(enum.Enum):
-    """What a prefetcher's consumer tells its thread."""
+    """Words of a prefetcher's consumer to its thread."""
 
     ASKED = enum.auto()
     RELEASED = enum.auto()
-    LOOK = enum.auto()  # the buffer is closed, or `most` has changed
+    CLOSED = enum.auto()
 
 
 class _Room:
-    """Whether a thread may begin another item; kept by that thread alone, from what its consumer tells.
+    """The room that a thread has for another item; kept by that thread alone, from what its consumer tells.
 
     Examples
     --------
     >>> room = _Room(Ahead(items=2, nbytes=100, size_of=len))
-    >>> room.is_free(2)
+    >>> room.is_free
     True
-    >>> room.made(b"." * 60), room.is_free(2)  # another one of 60 bytes would not fit
+    >>> room.made(b"." * 60), room.is_free  # another one of 60 bytes would not fit
     (None, False)
-    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free(2)  # the second is waited for
+    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free  # the second is waited for
     (None, None, True)
     """
 
@@ -117,80 +188,81 @@ class _Room:
         self._nbytes += size
         self._largest = max(self._largest, size)
 
-    def is_free(self, most: int) -> bool:
+    @property
+    def is_free(self) -> bool:
         if self._num_asked > self._num_made:
             return True
         held = self._num_made - self._num_released
         limit = self._ahead.nbytes
-        return held < most and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
+        return held < self._ahead.items and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
 
 
-class _Buffer:
-    """What a prefetcher's thread and its consumer share.
+class _Buffer(Generic[T]):
+    """The items that a prefetcher's thread has made, and what its consumer tells it; all that the thread holds.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
 
-    def __init__(
-        self, ahead: Ahead, failures: list[Exception], waiting: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self.failures = failures
-        self.waiting = waiting
+    def __init__(self, items: ClosableIterator[T], ahead: Ahead, shared: _Shared, name: str) -> None:
+        self.source = items
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.words: SimpleQueue[_Word] = SimpleQueue()
-        self.ended = renewed(threading.Event())
         self.is_closed = False
-        self.process = os.getpid()
-        self.most = ahead.items
         self._room = _Room(ahead)  # of the thread
+        self._shared = shared
+        self._waiting = partial(shared.phases.timed, waiting_for("room", name))
 
-    def may_begin(self) -> bool:
+    def close(self) -> None:
+        self.is_closed = True
+        self.words.put(_Word.CLOSED)
+
+    def fill(self) -> None:
+        """Make items until they end or the buffer is closed; what the thread does."""
+        try:
+            while self._may_begin():
+                item = next(self.source)
+                self._room.made(item)
+                self.items.put(item)
+                del item
+        except StopIteration:
+            self.items.put(_End())
+        else:
+            raise _PassLeftError("this pass over the batches was left")
+
+    def fail(self, error: BaseException) -> None:
+        """Give the consumer an error of the thread; first, since closing may wait for ranks that wait for it."""
+        if self.is_closed:
+            _drop_frames(error)
+        self.items.put(_End(error))
+        if isinstance(error, Exception) and not isinstance(error, _PassLeftError):
+            self._shared.failures.append(error)
+
+    def _may_begin(self) -> bool:
         """Wait until the thread may begin another item; False where it should end."""
         while True:
             while not self.words.empty():
                 self._room.hear(self.words.get())
             if self.is_closed:
                 return False
-            if self._room.is_free(self.most):
+            if self._room.is_free:
                 return True
-            with self.waiting():
+            with self._waiting():
                 word = self.words.get()
             self._room.hear(word)
-
-    def put(self, item: Any) -> None:
-        """The thread has made an item."""
-        self._room.made(item)
-        self.items.put(item)
-
-    def close(self) -> None:
-        self.is_closed = True
-        self.words.put(_Word.LOOK)
 
 
 class Prefetcher(Generic[T]):
     """The items of a generator, made by a thread that is `ahead` of their use: of those that were `release`d.
 
     Whether there is another item is found out by beginning it, so that every item has to be released. An item that the
-    consumer waits for is begun in any case.
-
-    The thread uses as many threads in the kernels as the one that starts it, and works on the stream of a GPU that is
-    torch's current one there: what is made on another could be read before it is done, and its memory be given away
-    while it is read. An exception of the generator is raised in the consumer, as it is and with its traceback. Made by
-    `Pipeline.prefetch`.
+    consumer waits for is begun in any case. An exception of the generator is raised in the consumer, as it is and with
+    its traceback. Made by `Pipeline.prefetch`.
     """
 
-    def __init__(self, items: ClosableIterator[T], buffer: _Buffer, name: str, keep_alive: object) -> None:
+    def __init__(self, buffer: _Buffer[T], name: str, threads: int | None) -> None:
         self._buffer = buffer
-        self._thread = threading.Thread(
-            target=_work,
-            args=(items, buffer, get_num_threads(), on_this_stream(), keep_alive),
-            name=f"spsample {name}",
-            daemon=True,
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        self._thread = BackgroundThread(buffer.fill, buffer.fail, name, threads, buffer.source.close)
+        self.start, self.join = self._thread.start, self._thread.join
 
     def __iter__(self) -> Prefetcher[T]:
         """Itself."""
@@ -198,7 +270,7 @@ class Prefetcher(Generic[T]):
 
     def __next__(self) -> T:
         """Wait for the next item."""
-        if self._buffer.process != os.getpid():
+        if not self._thread.is_here:
             raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
         self._buffer.words.put(_Word.ASKED)
         item = self._buffer.items.get()
@@ -213,36 +285,21 @@ class Prefetcher(Generic[T]):
         """Let the thread begin one more item."""
         self._buffer.words.put(_Word.RELEASED)
 
-    def set_ahead(self, items: int) -> None:
-        """Change how many items may be begun and not yet released, from the next one that is begun on."""
-        self._buffer.most = items
-        self._buffer.words.put(_Word.LOOK)
-
     def close(self) -> None:
         """Begin nothing more. What is under way is finished; see `join`."""
         self._buffer.close()
 
-    def join(self, seconds: float | None = None) -> None:
-        """Wait for the thread to end, after `close`; at most so long.
 
-        The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
-        lock that it does not hold. A thread that a Ctrl-C kept from starting, or that has only just begun to, finds
-        its buffer closed and touches nothing.
-        """
-        if self._buffer.process != os.getpid() or self._thread is threading.current_thread():
-            return
-        if self._thread.ident is None:
-            return
-        if self._buffer.ended.wait(seconds):
-            self._thread.join()
-
-
-class _KeepAlive:
+class _Shared:
     """Held by a pipeline and by each of its threads, so that it lives as long as one of them runs.
 
     What ends a pipeline that is garbage may itself be broken off by a Ctrl-C. Then this is still there when Python
     exits, and its finalizer ends the threads: one that is in a kernel at that time would abort the process.
     """
+
+    def __init__(self, phases: Phases) -> None:
+        self.phases = phases
+        self.failures: list[Exception] = []
 
 
 class Pipeline:
@@ -272,20 +329,24 @@ class Pipeline:
     """
 
     def __init__(self, *, waits: bool = True, phases: Phases | None = None) -> None:
-        self.failures: list[Exception] = []
-        self._phases = Phases() if phases is None else phases
+        self._shared = _Shared(Phases() if phases is None else phases)
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else LONGEST_GOODBYE
-        self._keep_alive = _KeepAlive()
         weakref.finalize(self, _end, self._prefetchers, seconds)
-        weakref.finalize(self._keep_alive, _end, self._prefetchers, seconds)
+        weakref.finalize(self._shared, _end, self._prefetchers, seconds)
 
-    def prefetch(self, items: ClosableIterator[T], ahead: int | Ahead, name: str) -> Prefetcher[T]:
-        """A thread that runs through `items`."""
+    @property
+    def failures(self) -> list[Exception]:
+        """Errors of the threads, the first one first."""
+        return self._shared.failures
+
+    def prefetch(
+        self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
+    ) -> Prefetcher[T]:
+        """A thread that runs through `items`; with so many threads in the kernels, or those of the one that calls."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
-        waiting = partial(self._phases.timed, waiting_for("room", name))
-        prefetcher = Prefetcher(items, _Buffer(bounds, self.failures, waiting), name, self._keep_alive)
+        prefetcher = Prefetcher(_Buffer(items, bounds, self._shared, name), name, threads)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher
@@ -339,34 +400,3 @@ def _drop_frames(error: BaseException) -> None:
     while behind is not None and behind.__traceback__ is not None:
         behind.__traceback__ = None
         behind = behind.__context__ or behind.__cause__
-
-
-def _work(
-    items: ClosableIterator[Any],
-    buffer: _Buffer,
-    threads: int,
-    on_stream: AbstractContextManager[Any],
-    keep_alive: object,
-) -> None:
-    """Run through the items until they end or the buffer is closed; what the thread runs."""
-    end = _End()
-    try:
-        set_num_threads(threads)
-        with on_stream:
-            while buffer.may_begin():
-                buffer.put(next(items))
-            end = _End(_PassLeftError("this pass over the batches was left"))
-    except StopIteration:
-        pass
-    except BaseException as error:  # whatever it is, it belongs to the consumer
-        if buffer.is_closed:
-            _drop_frames(error)
-        end = _End(error)
-        if isinstance(error, Exception) and not isinstance(error, _PassLeftError):
-            buffer.failures.append(error)
-    finally:
-        buffer.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
-        try:
-            items.close()
-        finally:  # whatever it raises: others wait for this thread
-            buffer.ended.set()

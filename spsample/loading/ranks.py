@@ -1,13 +1,14 @@
-"""A loader on several ranks: which batches are whose, and what its threads communicate over."""
+"""A loader on several ranks: which batches are whose, and how its threads communicate and work in step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from spsample.comm import Communicator
+from spsample.comm import Communicator, collective
 from spsample.comm.objects import comm_of
-from spsample.errors import BackendError
+from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError
 from spsample.planning.bulk_plan import bulk_ranges
 from spsample.sampling.bulk import empty_minibatch
 
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Deal", "Duplicates", "RankSlice"]
+__all__ = ["BatchAssignment", "Duplicates", "Lockstep", "RankSlice"]
+
+T = TypeVar("T")
 
 
-class Deal(Protocol):
-    """How the batches of an epoch are dealt out to ranks, which take as many steps."""
+class BatchAssignment(Protocol):
+    """The assignment of an epoch's batches to ranks, which take as many steps."""
 
     @property
     def identity(self) -> str:
-        """What ranks that work together must have in common."""
+        """Text that is the same on ranks that work together."""
         ...
 
     @property
@@ -34,7 +37,7 @@ class Deal(Protocol):
 
     @property
     def gives_whole_batches(self) -> bool:
-        """Whether a rank has all rows of the minibatches that it gets."""
+        """True where a rank has all rows of the minibatches that it gets."""
         ...
 
     def steps(self, batches: int) -> int:
@@ -46,7 +49,7 @@ class Deal(Protocol):
         ...
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> Any:
-        """What this rank has of a bulk, from the batches that it sampled."""
+        """The part of a bulk that this rank has, from the batches that it sampled; collective."""
         ...
 
     def minibatches(self, bulk: Any, first: int, batches: int) -> Iterator[Any]:
@@ -55,7 +58,7 @@ class Deal(Protocol):
 
 
 class RankSlice(NamedTuple):
-    """Which batches are this rank's: in each step, the `size` next batches go to the ranks in order.
+    """The assignment of whole batches: in each step, the `size` next batches go to the ranks in order.
 
     Attributes
     ----------
@@ -68,12 +71,12 @@ class RankSlice(NamedTuple):
 
     @classmethod
     def of(cls, comm: Communicator) -> RankSlice:
-        """That of a rank."""
+        """The slice of a rank."""
         return cls(comm.rank, comm.size)
 
     @property
     def identity(self) -> str:
-        """What ranks that work together must have in common."""
+        """Text that is the same on ranks that work together."""
         return "batches of their own"
 
     @property
@@ -83,11 +86,11 @@ class RankSlice(NamedTuple):
 
     @property
     def gives_whole_batches(self) -> bool:
-        """Whether a rank has all rows of the minibatches that it gets: yes."""
+        """True: a rank has all rows of the minibatches that it gets."""
         return True
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
-        """What this rank has of a bulk: the batches that it sampled."""
+        """The batches that this rank sampled."""
         return bulk
 
     def steps(self, batches: int) -> int:
@@ -166,3 +169,84 @@ def _for_threads(graph: BaseGraph) -> BaseGraph:
         return graph.duplicate()
     except BackendError as error:
         raise BackendError(f"{error} Without threads: prefetch=0.") from error
+
+
+class Lockstep(Generic[T]):
+    """The items of a generator whose work is collective; one on each rank, each run by a thread of its own.
+
+    Before each piece of collective work, and once after the last, the generator calls `synchronize`, which waits for
+    the other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next
+    `synchronize` and says what it failed with, or that it left, and they raise there. An error reaches its own rank's
+    consumer before that, so that telling the others never holds it up.
+
+    Parameters
+    ----------
+    comm
+        The ranks; used by the thread that runs this one alone.
+    failures
+        Errors of this rank, the first one first: in this generator, or in another one of the same pass.
+    timed
+        Gives a context manager that counts the time for which it waits for the others.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        failures: Sequence[Exception],
+        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._comm = comm
+        self._timed = timed
+        self._failures = failures
+        self._generator: Generator[T, None, None] | None = None
+        self._is_over = False
+
+    def over(self, generator: Generator[T, None, None]) -> Lockstep[T]:
+        """Itself, with a generator that calls its `synchronize`."""
+        self._generator = generator
+        return self
+
+    def synchronize(self) -> None:
+        """Wait until all ranks are here.
+
+        Raises
+        ------
+        SpSampleError
+            What another rank failed with, or that it left.
+        """
+        try:
+            with self._timed():
+                self._agree(None)
+        except BaseException:
+            self._is_over = True
+            raise
+
+    def __iter__(self) -> Lockstep[T]:
+        """Itself."""
+        return self
+
+    def __next__(self) -> T:
+        """The next item."""
+        if self._generator is None:
+            raise StopIteration
+        try:
+            return next(self._generator)
+        except (StopIteration, CommunicationError):
+            self._is_over = True
+            raise
+
+    def close(self) -> None:
+        """Make no more items, and tell the others so, unless they know."""
+        if self._generator is not None:
+            self._generator.close()
+        if self._is_over:
+            return
+        self._is_over = True
+        left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
+        with suppress(SpSampleError):  # those who go on raise it
+            self._agree(self._failures[0] if self._failures else left)
+
+    def _agree(self, failure: Exception | None) -> None:
+        with collective(self._comm, call="the next batches of a loader"):
+            if failure is not None:
+                raise failure

@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from spsample.loading.loader import BulkLoader
     from spsample.sampling import MiniBatch
 
 __all__ = ["DglLoader", "PygLoader"]
 
 
 class LoaderView:
-    """Order, epochs and state are those of ``loader``."""
+    """A loader's batches as those of another library; order, epochs and state are those of ``loader``."""
 
-    def __init__(self, loader: BulkLoader) -> None:
+    def __init__(self, loader: Any) -> None:
         if not hasattr(loader, "batches"):
             raise DTypeError(argument="loader", given=short(loader), expected="a BulkLoader")
         self.loader = loader
@@ -39,7 +38,8 @@ class LoaderView:
 
     def state_dict(self) -> dict[str, Any]:
         """`BulkLoader.state_dict`."""
-        return self.loader.state_dict()
+        state: dict[str, Any] = self.loader.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """`BulkLoader.load_state_dict`."""
@@ -58,7 +58,7 @@ class PygLoader(LoaderView):
     Order, epochs and state are those of ``loader``.
     """
 
-    def __init__(self, loader: BulkLoader) -> None:
+    def __init__(self, loader: Any) -> None:
         super().__init__(loader)
         if loader.sampler.layout != "subgraph":
             raise InputError(
@@ -69,7 +69,8 @@ class PygLoader(LoaderView):
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, as the loader's own."""
-        return self.loader.batches(self._data, size_of=_bytes_of)
+        batches: Iterator[Any] = self.loader.batches(self._data, size_of=_bytes_of)
+        return batches
 
     def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Any:
         data = minibatch.to_pyg()
@@ -97,7 +98,7 @@ class DglLoader(LoaderView):
     Order, epochs and state are those of ``loader``.
     """
 
-    def __init__(self, loader: BulkLoader, feature_name: str = "feat", label_name: str = "label") -> None:
+    def __init__(self, loader: Any, feature_name: str = "feat", label_name: str = "label") -> None:
         super().__init__(loader)
         if not getattr(loader.sampler, "include_targets", True):
             expected = "include_targets=True: a block of DGL has its dst vertices among its src vertices"

@@ -24,7 +24,7 @@ MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 
 FEATURE_BATCHES = 4
 """Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place.
-Or as many handfuls of small ones."""
+Or as many chunks of small ones."""
 
 USUAL_BULK_SIZE = 64
 """Batches of a bulk, where a loader is not told."""

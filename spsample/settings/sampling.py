@@ -84,10 +84,9 @@ Prefetch = Annotated[int, Option("Bulks sampled ahead; changes no sample.", _PAN
 StageThreads = Annotated[
     str | None,
     Option(
-        "Threads of sampling, of features and perhaps of torch, with threads side by side; auto: the first two from a "
-        "trial on the first bulks. Changes no sample.",
+        "Threads of sampling, of features and perhaps of torch, with threads side by side. Changes no sample.",
         _PANEL,
-        values="`auto`, or as in `2,1` or `auto,auto,2`",
+        values="as in `2,1` or `2,1,4`",
         unset="as many as OMP_NUM_THREADS says, for each",
         check=require_stage_threads,
         decisive=False,

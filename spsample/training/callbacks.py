@@ -62,10 +62,9 @@ class Journal(Callback):
     A line of steps has ``kind`` "steps", ``step`` (steps so far), ``epoch``, ``loss`` (mean over the steps since the
     last such line), ``learning_rate``; one of an epoch has ``kind`` "epoch", ``step``, ``epoch``, ``loss`` (mean over
     its seeds), ``val`` or null, ``learning_rate`` and ``seconds`` per phase so far; where features are cached also
-    ``cache``: ``hits``, ``misses``, ``hit_bytes`` and ``miss_bytes`` so far; with ``stage_threads`` also ``threads``,
-    as `TrainResult` has them. A resumed run cuts the file back to
-    where its checkpoint was taken, so that no step is in it twice. A line that cannot be written is lost, with a
-    warning, and the run goes on.
+    ``cache``: ``hits``, ``misses``, ``hit_bytes`` and ``miss_bytes`` so far. A resumed run cuts the file back to where
+    its checkpoint was taken, so that no step is in it twice. A line that cannot be written is lost, with a warning, and
+    the run goes on.
 
     Parameters
     ----------
@@ -104,8 +103,7 @@ class Journal(Callback):
         place = {"kind": "epoch", "step": trainer.progress.step}
         counts = trainer.cache_counts
         cache = {} if counts is None else {"cache": counts.as_dict()}
-        threads = {} if trainer.stage_report is None else {"threads": trainer.stage_report}
-        self._write({**place, **vars(record), "seconds": seconds, **cache, **threads})
+        self._write({**place, **vars(record), "seconds": seconds, **cache})
 
     def state_dict(self) -> dict[str, Any]:
         """See `Callback`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from spsample.errors import InputError
-from spsample.loading.to_device.stage import require_device, samples_on_device
+from spsample.loading.copies import require_device, samples_on_device
 from spsample.nn.tensors import device_of
 
 if TYPE_CHECKING:

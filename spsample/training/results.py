@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from spsample.features import CacheCounts
-from spsample.loading.overlap.tuning import StageReport
 from spsample.training.metrics import METRICS
 
 __all__ = ["PHASES", "EpochRecord", "TrainResult", "summary", "total_seconds"]
@@ -62,9 +61,6 @@ class TrainResult:
         are cached. On several ranks, of this one.
     remarks
         What else there is to say of the run, in sentences.
-    threads
-        With ``stage_threads``: threads of ``sampling``, ``features`` and ``training``, whether stages work ``in_turn``
-        after all, how many ``changes`` there were and the ``reason`` of the last choice. On several ranks, of this one.
     """
 
     dataset: str
@@ -82,7 +78,6 @@ class TrainResult:
     history: list[EpochRecord] = field(default_factory=list)
     cache: dict[str, int] | None = None
     remarks: list[str] = field(default_factory=list)
-    threads: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
@@ -105,8 +100,6 @@ class TrainResult:
             raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
         if result.cache is not None and {*result.cache} != {*CacheCounts._fields}:
             raise ValueError(f"cache {result.cache}")
-        if result.threads is not None and {*result.threads} != {*StageReport._fields}:
-            raise ValueError(f"threads {result.threads}")
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result

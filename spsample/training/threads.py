@@ -1,4 +1,4 @@
-"""How many threads torch uses while a model is trained."""
+"""The number of threads that torch uses while a model is trained."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["torch_threads"]
 def torch_threads(stage_threads: Any) -> Iterator[None]:
     """Around training: torch uses the number of threads that is given for it, if any, and afterwards what it had.
 
-    Losses can depend on that number in their last bits, so that it is never chosen by what is measured.
+    Losses can depend on that number in their last bits.
 
     Examples
     --------
     >>> before = torch.get_num_threads()
-    >>> with torch_threads("auto,auto,1"):
+    >>> with torch_threads("1,1,1"):
     ...     print(torch.get_num_threads())
     1
     >>> torch.get_num_threads() == before

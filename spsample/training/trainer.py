@@ -171,12 +171,6 @@ class Trainer:
         return [*self.steps.remarks, *([placed] if placed else []), *map(str, self.graph.chosen_algorithms)]
 
     @property
-    def stage_report(self) -> dict[str, Any] | None:
-        """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
-        report = self.loader.stage_report
-        return None if report is None else report._asdict()
-
-    @property
     def cache_counts(self) -> CacheCounts | None:
         """What cached features gave so far, with that of the run it was resumed from; None where none are cached."""
         now = self.loader.cache_counts
@@ -454,7 +448,6 @@ class Trainer:
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
             remarks=self.remarks,
-            threads=self.stage_report,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up

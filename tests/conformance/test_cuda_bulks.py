@@ -169,9 +169,9 @@ def test_a_loader_ranks_features_by_its_own_batches(emulated, sampler, name):
 
 
 class Alternating:
-    """Threads and turns in the place of `Turns`, each for one bulk."""
+    """Threads and turns in the place of `SerialChoice`, each for one bulk."""
 
-    in_turn = is_settled = False
+    is_serial = is_settled = False
 
     def begin(self):
         pass
@@ -180,7 +180,7 @@ class Alternating:
         self.ends_bulk = ends_bulk
 
     def asks(self):
-        self.in_turn ^= self.ends_bulk
+        self.is_serial ^= self.ends_bulk
         return self.ends_bulk
 
 
@@ -194,9 +194,8 @@ def test_a_loader_that_changes_between_threads_and_turns(emulated, entries, fetc
     host = sp.BulkLoader(graph, **call, **options, features=x, prefetch=0)
     features = sp.DeviceFeatures(x, 0.5, np.arange(graph.num_nodes))
     device = sp.BulkLoader(sp.DeviceGraph(graph, entries), **call, **options, features=features)
-    assert device._turns is not None
-    assert device._may_take_turns
-    device._turns = Alternating()
+    assert device._stages.serial_choice is not None
+    device._stages.serial_choice = Alternating()
     for _ in range(2):
         for one, other in zip(host, device, strict=True):
             np.testing.assert_array_equal(one.x, emulated.to_host(other.x))

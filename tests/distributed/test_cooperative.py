@@ -347,7 +347,7 @@ def test_pipelines_change_no_loss(p):
             config = TrainConfig(epochs=2, batch_size=24, bulk_size=8, pipeline=pipeline)
             data = DATA if comm.size == 1 else on_ranks(comm)
             trainer = Trainer(data, sp.GraphSAGE([4, 3]), ModelConfig(hidden=8), config, [seen])
-            assert trainer.loader.prefetch == (pipeline == "overlap")
+            assert trainer.loader.ahead.prefetch == (pipeline == "overlap")
             trainer.fit()
             trainer.close()
             losses.append(seen.losses)

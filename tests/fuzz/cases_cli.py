@@ -25,7 +25,7 @@ RIGHT = {
     "form": ["npz", "arrow"],
     "columns": ["0,1"],
     "memory_budget": ["1GiB"],
-    "stage_threads": ["auto", "1,2", "auto,auto,1"],
+    "stage_threads": ["auto", "1,2", "1,1,1"],
     "prefetch_budget": ["1MiB", "1"],
     "method": ["metis", "metis-seeds", "pagraph", "ldg", "ranges", "random"],
     "hops": ["1", "2"],

@@ -602,7 +602,7 @@ def test_sources_without_rows_or_columns():
 @pytest.mark.parametrize("budget", [0, "4KiB", "1GiB"])
 def test_a_loader(prefetch, budget, monkeypatch):
     """Threads stay, however slow the machine is: what they have ready at a change to turns would be counted twice."""
-    monkeypatch.setattr("spsample.loading.overlap.turns.LOOK_SECONDS", float("inf"))
+    monkeypatch.setattr("spsample.loading.serial.LOOK_SECONDS", float("inf"))
     data = planted(400, random_seed=1)
     one = CachedFeatures(FeatureStore(data.x), budget, np.arange(400))
     loaders = [

@@ -1,4 +1,4 @@
-"""Objects as bytes: what is packed comes back, in place or copied."""
+"""Objects as bytes: what is packed comes back in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spsample.common.packing import pack, unframed, unpack
+from spsample.common.packing import pack, unframed
 
 ARRAYS = st.builds(
     lambda shape, kind, is_turned: np.arange(np.prod(shape)).reshape(shape).astype(kind).T[:: 1 + is_turned],
@@ -21,17 +21,6 @@ VALUES = st.recursive(
     ARRAYS | st.integers() | st.text() | st.none(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
 )
-
-
-@given(VALUES)
-@settings(deadline=None)
-def test_what_is_packed_comes_out(value: Any) -> None:
-    packed = pack(value)
-    target = memoryview(bytearray(packed.nbytes))
-    packed.write(target)
-    found = unpack(packed.head, target, packed.spans)
-    target[:] = bytes(len(target))  # nothing that was read may change
-    np.testing.assert_equal(found, value)
 
 
 @given(VALUES)

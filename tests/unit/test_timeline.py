@@ -174,7 +174,7 @@ def test_items_are_timed_and_not_kept(clock):
 def test_a_loader_notes_what_its_threads_do(prefetch, tmp_path):
     with Timeline(tmp_path / "t.json") as timeline:
         batches = loader(timeline, prefetch=prefetch)
-        batches._turns = None  # a slow machine may not change from threads to turns, and make a batch again
+        batches._stages.serial_choice = None  # a slow machine may not change the way, and make a batch again
         for batch in batches:
             with timeline.span("training", batch.batch_id), timeline.span("forward", category="part"):
                 pass
@@ -194,7 +194,7 @@ def test_a_loader_notes_what_its_threads_do(prefetch, tmp_path):
     waits = {name for name in measured if " waiting for " in name}
     if prefetch:
         always = {"sampling waiting for room", "features waiting for input"}
-        assert waits in (always, always | {"features waiting for room"})  # an epoch may be three handfuls
+        assert waits in (always, always | {"features waiting for room"})  # an epoch may be three chunks
     else:
         assert not waits
         assert "waiting" not in measured

@@ -23,16 +23,18 @@ from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import BackendError, DTypeError, InputError
 from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, PartitionedFeatures
 from spsample.loading import FactoredLoader
-from spsample.loading.to_device.stage import ToDevice, copies_to, require_device
-from spsample.loading.to_device.walking import map_arrays
+from spsample.loading.copies import ToDevice, copies_to, require_device, tree_map
 from spsample.timeline import Phases, Timeline
 from spsample.timeline.stages import stage_times
 
 torch = pytest.importorskip("torch")
 
-from spsample.loading.to_device import transfer as transfer_module  # noqa: E402
-from spsample.loading.to_device.parcel import ALIGNMENT, Parcel  # noqa: E402
-from spsample.loading.to_device.transfer import GRAIN, PinnedTransfer  # noqa: E402
+from spsample.loading import transfer as transfer_module  # noqa: E402
+from spsample.loading.transfer import (  # noqa: E402
+    GRAIN,
+    PackedTensors,
+    PinnedTransfer,
+)
 from tests.unit.lazy_cuda import LazyCuda, PooledCuda  # noqa: E402
 
 DATA = planted(600, degree=6, random_seed=1)
@@ -59,7 +61,7 @@ def arrays_of(value: Any) -> list[Any]:
         found.append(array)
         return array
 
-    map_arrays(value, note)
+    tree_map(value, note)
     return found
 
 
@@ -92,7 +94,6 @@ def nothing_is_left() -> Any:
         {"prefetch": 0},
         {},
         {"fetch": "bulk", "bulk_size": 5},
-        {"stage_threads": "auto"},
         {"stage_threads": "1,2", "prefetch": 3},
         {"prefetch_budget": 1},
         {"features": None, "labels": None},
@@ -134,8 +135,8 @@ def test_memory_that_layers_share_is_copied_once() -> None:
     arrays = arrays_of(batch)
     distinct = {(one.ctypes.data, one.nbytes) for one in arrays}
     largest = sum(nbytes for _, nbytes in distinct)
-    assert sum(one.nbytes for one in arrays) > largest > Parcel(arrays).nbytes  # some are parts of others
-    assert next(iter(make(device="cpu", sampler=SAMPLERS[1]))).seeds.data_ptr() % ALIGNMENT == 0
+    assert sum(one.nbytes for one in arrays) > largest > PackedTensors(arrays).nbytes  # some are parts of others
+    assert next(iter(make(device="cpu", sampler=SAMPLERS[1]))).seeds.data_ptr() % 64 == 0
 
 
 def views(draw: Any) -> list[Any]:
@@ -151,10 +152,10 @@ def views(draw: Any) -> list[Any]:
 def test_any_arrays_come_out_as_they_went_in(groups: Any) -> None:
     arrays = [array for group in groups for array in group]
     arrays += [torch.tensor([1.5, -2.0], dtype=torch.bfloat16), np.array(3.0, np.float32), np.zeros((0, 3))]
-    parcel = Parcel(arrays)
-    memory = np.full(parcel.nbytes, 7, np.uint8)
-    parcel.write(memory)
-    for array, tensor in zip(arrays, parcel.tensors(torch.from_numpy(memory)), strict=True):
+    packed = PackedTensors(arrays)
+    memory = np.full(packed.nbytes, 7, np.uint8)
+    packed.write(memory)
+    for array, tensor in zip(arrays, packed.tensors(torch.from_numpy(memory)), strict=True):
         expected = torch.from_numpy(array.copy()) if isinstance(array, np.ndarray) else array
         assert torch.equal(expected, tensor)
         assert tensor.shape == array.shape
@@ -236,16 +237,6 @@ def test_blocks_that_a_transform_makes_are_copied() -> None:
 def test_what_nobody_knows_to_copy_is_refused(made: Any, message: str, prefetch: int) -> None:
     with pytest.raises(DTypeError, match=message):
         next(iter(make(transform=made, device="cpu", prefetch=prefetch)))
-
-
-def test_processes_and_a_device() -> None:
-    from tests.unit import transforms
-
-    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
-    for batch, other in zip(make(prefetch=0), loader, strict=True):
-        np.testing.assert_array_equal(2 * batch.x, other.x.numpy())
-        np.testing.assert_array_equal(batch.layers[0].adj.indices, other.layers[0].adj.indices.numpy())
-    loader.close()
 
 
 # ---- streams and buffers
@@ -352,18 +343,6 @@ def test_without_pinned_memory_features_are_copied_with_the_rest(
     for batch, found in zip(make(prefetch=0), read, strict=True):
         for array, tensor in zip(arrays_of(batch), found, strict=True):
             np.testing.assert_array_equal(array, tensor.numpy())
-
-
-def test_features_for_processes_take_no_pinned_memory(apart: LazyCuda) -> None:
-    from tests.unit import transforms
-
-    loader = make(transform=transforms.doubled, transform_workers=1, device="cpu")
-    read = read_late(apart, loader)
-    loader.close()
-    for batch, found in zip(make(prefetch=0, transform=transforms.doubled), read, strict=True):
-        for array, tensor in zip(arrays_of(batch), found, strict=True):
-            np.testing.assert_array_equal(array, tensor.numpy())
-    assert not [nbytes for nbytes in apart.buffers if nbytes % GRAIN]
 
 
 def test_factored_loaders_gather_into_pinned_memory(apart: LazyCuda) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
-from spsample.backends.tensors import on_this_stream
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
 from spsample.common.locks import renewed
@@ -18,7 +17,7 @@ from spsample.errors import BackendError, CommunicationError, RankError, SpSampl
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
-from spsample.sparse import get_num_threads, set_num_threads
+from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
 from spsample.timeline import Phases
 from spsample.timeline.stages import waiting_for
 
@@ -29,7 +28,6 @@ _GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + r
 _TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
 _PHASE = "letters of samplers and trainers"
 _MICROSECOND = 1e-6
-_LONGEST_GOODBYE = 10.0
 
 
 class Work(Protocol):
@@ -118,10 +116,9 @@ class FactoredEpoch:
             for batch in range(begin, end)
         }
         self._tickets = Tickets(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
-        threads = get_num_threads()
-        self._threads = [self._thread(self._fetch, "features", threads)]
+        self._threads = [BackgroundThread(self._fetch, self._thread_failed, "features")]
         if self._roles.samples(self._rank):
-            self._threads.append(self._thread(self._sample, "sampling", threads))
+            self._threads.append(BackgroundThread(self._sample, self._thread_failed, "sampling"))
 
     def steps(self) -> Iterator[Iterator[Any]]:
         """The steps from the first one on; leaving them ends the epoch on all ranks."""
@@ -190,24 +187,13 @@ class FactoredEpoch:
         self._mailbox.join()
         self.queue.close()
         for thread in self._threads:
-            if thread.ident is not None and thread is not threading.current_thread() and self._mailbox.is_here:
-                thread.join()
+            thread.join()
 
     # -------------------------------------------------------------------------------------- threads of this rank
 
-    def _thread(self, run: Callable[[], None], name: str, threads: int) -> threading.Thread:
-        """One that works on the stream of a GPU that is torch's current one here, as that of a `Prefetcher` does."""
-        on_stream = on_this_stream()
-
-        def body() -> None:
-            try:
-                set_num_threads(threads)
-                with on_stream:
-                    run()
-            except BaseException as error:  # whatever it is, all ranks have to know
-                self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
-
-        return threading.Thread(target=body, name=f"spsample {name}", daemon=True)
+    def _thread_failed(self, error: BaseException) -> None:
+        """Tell all ranks, whatever it is."""
+        self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
 
     def _sample(self) -> None:
         """Sample this rank's bulks; the queue says when to wait."""
@@ -313,11 +299,10 @@ class _Token:
     """What the loop holds: where it is gone, nobody takes batches any more."""
 
 
-def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[threading.Thread]) -> None:
+def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
     """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
     mailbox.fail(_left(mailbox.rank))
     queue.close()
-    mailbox.join(_LONGEST_GOODBYE)
-    for thread in threads if mailbox.is_here else ():
-        if thread.ident is not None and thread is not threading.current_thread():
-            thread.join(_LONGEST_GOODBYE)
+    mailbox.join(LONGEST_GOODBYE)
+    for thread in threads:
+        thread.join(LONGEST_GOODBYE)

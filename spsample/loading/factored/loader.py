@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
@@ -16,10 +15,11 @@ from spsample.errors import BackendError, CapacityError, InputError, SpSampleErr
 from spsample.features import FeatureSource
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate, gather_features
+from spsample.loading.copies import COPIES, copies_to
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
+from spsample.loading.options import SamplingOptions
 from spsample.loading.order import Delivered, as_seeds
-from spsample.loading.to_device.stage import COPIES, copies_to
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.loader_plan import plan_epochs
@@ -28,7 +28,7 @@ from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph
-from spsample.timeline import Phases, Timeline
+from spsample.timeline import Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -144,28 +144,17 @@ class FactoredLoader(Loader):
         timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
-        self.comm = graph.comm
         with collective(graph.comm, call="the checks of FactoredLoader"):
             self.roles = require_roles(graph.comm.size, sampler_ranks)
             local = _local(graph)
             ids, batch_size = check_arguments(local, as_seeds(local, seeds), sampler, batch_size)
-            super().__init__(
-                graph,
-                ids,
-                sampler,
-                batch_size,
-                shuffle=require_bool("shuffle", shuffle),
-                drop_last=drop_last,
-                random_seed=random_seed,
-            )
+            sampling = SamplingOptions(require_bool("shuffle", shuffle), drop_last, random_seed, edge_ids, backend)
+            super().__init__(graph, ids, sampler, batch_size, sampling)
             batches = graph.comm.size if step_batches is None else step_batches
             self.step_batches = require_int("step_batches", batches, minimum=1)
             self.queue_memory = require_bytes("queue_memory", queue_memory)
             self.switches = require_bool("switches", switches)
-            self.edge_ids = require_bool("edge_ids", edge_ids)
-            self._copies = copies_to(device)
-            self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
-            self.backend = None if backend is None else get_backend(backend).name
+            self._deliver_by(copies_to(device), timeline)
             self._local_graph = local.to_device(self.backend)
             self._features_of = features if _is_function(features) else None
             self.collate = Collate(None if self._features_of else features, labels, local)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from spsample.loading.order import Delivered
     from spsample.loading.prefetch import ClosableIterator, Prefetcher
 
-__all__ = ["MOST_BATCHES", "Handful", "handfuls", "one_by_one"]
+__all__ = ["MAX_BATCHES", "Chunk", "chunks", "one_by_one"]
 
-MOST_BATCHES = 8
+MAX_BATCHES = 8
 """Batches that are handed over at once, at most."""
 
-MOST_BYTES, MOST_SECONDS = 1 << 20, 2e-3
+MAX_BYTES, MAX_SECONDS = 1 << 20, 2e-3
 """Another batch joins only while one as large as the last still fits, and while they took less time than that. A batch
 of unknown size goes alone."""
 
 
-class Handful(NamedTuple):
+class Chunk(NamedTuple):
     """Batches that are handed over together.
 
     Attributes
@@ -35,8 +35,8 @@ class Handful(NamedTuple):
     nbytes: int
 
 
-def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Generator[Handful, None, None]:
-    """The batches in handfuls: first one, then two, four and so on; none waits for another bulk, nor for long.
+def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, None, None]:
+    """The batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
 
     What `items` raises comes after the batches before it.
 
@@ -44,14 +44,14 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
     ----------
     items
         Closed at the end.
-    most : function
-        How many batches there may be in the next handful.
+    most : int
+        Batches of a chunk, at most.
 
     Examples
     --------
     >>> from spsample.loading.order import Delivered
     >>> batches = (Delivered(i, False, i, size=0) for i in range(12))
-    >>> [len(one.batches) for one in handfuls(batches, lambda: 4)]
+    >>> [len(chunk.batches) for chunk in chunks(batches, 4)]
     [1, 2, 4, 4, 1]
     """
     most_now = 1
@@ -60,31 +60,31 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
             batches: deque[Delivered] = deque()
             nbytes, held, begin = 0, 0, time.perf_counter()
             try:
-                while len(batches) < max(min(most_now, most()), 1):
+                while len(batches) < min(most_now, most):
                     item = next(items)
                     batches.append(item)
                     nbytes += item.nbytes
-                    size = MOST_BYTES if item.size is None else item.size
+                    size = MAX_BYTES if item.size is None else item.size
                     held += size
                     took = time.perf_counter() - begin
-                    if item.ends_bulk or held + size > MOST_BYTES or took > MOST_SECONDS:
+                    if item.ends_bulk or held + size > MAX_BYTES or took > MAX_SECONDS:
                         break
             except BaseException as error:
                 if batches:
-                    yield Handful(batches, nbytes)
+                    yield Chunk(batches, nbytes)
                 if isinstance(error, StopIteration):
                     return
                 raise
-            yield Handful(batches, nbytes)
-            most_now = min(2 * most_now, MOST_BATCHES)
+            yield Chunk(batches, nbytes)
+            most_now = min(2 * most_now, MAX_BATCHES)
             del batches
     finally:
         items.close()
 
 
 def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:
-    """The batches of the handfuls that a thread makes, which may make another one meanwhile."""
-    for handful in items:
+    """The batches of the chunks that a thread makes, which may make another one meanwhile."""
+    for chunk in items:
         items.release()
-        while handful.batches:
-            yield handful.batches.popleft()
+        while chunk.batches:
+            yield chunk.batches.popleft()

@@ -1,26 +1,32 @@
-"""How bytes get to a device: through pinned memory and on a stream of their own where it is a GPU."""
+"""How a batch gets to a device: its arrays in one run of bytes, which crosses the bus at once.
+
+Where the device is a GPU, the bytes go through pinned memory and on a stream of their own.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spsample.backends.tensors import on_stream
+from spsample.common.packing import aligned
+from spsample.errors import DTypeError
 
 __all__ = [
     "BUFFERS",
     "CudaCalls",
     "Landed",
+    "PackedTensors",
     "PinnedTransfer",
-    "StagedTransfer",
     "Transfer",
     "address_of",
     "transfer_to",
@@ -53,56 +59,37 @@ class Landed(NamedTuple):
     ready: Any = None
 
 
-class Transfer(Protocol):
-    """A way to a device."""
+class Transfer:
+    """A way to a device: by memory of its own, which is copied at once. Where the device is the host, too.
 
-    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Memory for rows of features that is copied from where it is; None: any memory will do."""
-        ...
-
-    def send_rows(self, values: NDArray[np.uint8]) -> Landed | None:
-        """Begin to copy what `rows` gave, which must not change afterwards, and may be freed; None of other memory."""
-        ...
-
-    def send(self, nbytes: int, write: Write) -> Landed:
-        """Begin to copy bytes that a function writes; what it reads may be changed or freed afterwards."""
-        ...
-
-    def receive(self, landed: Landed) -> None:
-        """Let the thread that calls it use them: what its current stream is given from now on comes after the copy."""
-        ...
-
-
-class StagedTransfer:
-    """A way to a device that has no streams, such as the host itself.
-
-    Examples
-    --------
-    >>> StagedTransfer(torch.device("cpu")).send(3, lambda memory: memory.fill(7)).whole
-    tensor([7, 7, 7], dtype=torch.uint8)
+    Parameters
+    ----------
+    device : torch.device
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
-    def rows(self, count: int, dim: int) -> None:
-        """Any memory will do."""
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Memory for rows of features that is copied from where it is; None: any memory will do."""
+        return None
 
-    def send_rows(self, values: NDArray[np.uint8]) -> None:
-        """It is copied with the others."""
+    def send_rows(self, values: NDArray[np.uint8]) -> Landed | None:
+        """Begin to copy what `rows` gave, which must not change afterwards, and may be freed; None of other memory."""
+        return None
 
     def send(self, nbytes: int, write: Write) -> Landed:
-        """Write to memory of their own, and move that."""
+        """Begin to copy bytes that a function writes; what it reads may be changed or freed afterwards."""
         staged = torch.empty(nbytes, dtype=torch.uint8, device="cpu")  # whatever torch's default device
         write(staged.numpy())
         return Landed(staged.to(self._device))
 
     def receive(self, landed: Landed) -> None:
-        """They are there."""
+        """Let the current stream of this thread wait until the bytes are there."""
 
 
 class CudaCalls:
-    """What a transfer asks of torch.cuda, for one GPU.
+    """The calls of torch.cuda that a transfer needs, for one GPU.
 
     Parameters
     ----------
@@ -152,7 +139,7 @@ class _Buffer:
     read: Any = None
 
 
-class PinnedTransfer:
+class PinnedTransfer(Transfer):
     """A way to a GPU through a few pinned buffers, on a stream of its own.
 
     1. The oldest buffer is taken, once the copy that reads it is over: the host waits for its event.
@@ -253,6 +240,124 @@ def transfer_to(device: torch.device) -> Transfer:
     Examples
     --------
     >>> type(transfer_to(torch.device("cpu"))).__name__
-    'StagedTransfer'
+    'Transfer'
     """
-    return PinnedTransfer(CudaCalls(device)) if device.type == "cuda" else StagedTransfer(device)
+    return PinnedTransfer(CudaCalls(device)) if device.type == "cuda" else Transfer(device)
+
+
+Apart = Callable[[NDArray[np.uint8]], torch.Tensor | None]
+
+
+class _Piece(NamedTuple):
+    """Where an array is: within the packed bytes, or within bytes that were copied on their own."""
+
+    begin: int
+    nbytes: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    apart: torch.Tensor | None = None
+
+    def of(self, packed: torch.Tensor) -> torch.Tensor:
+        whole = packed if self.apart is None else self.apart
+        return whole[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
+
+
+_NOWHERE = _Piece(0, 0, torch.uint8, (0,))
+
+
+class _Source(NamedTuple):
+    """The memory of an array, and where it is."""
+
+    address: int
+    nbytes: int
+    values: NDArray[np.uint8]
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class PackedTensors:
+    """Arrays that are about to be copied together.
+
+    Memory that several of them share (the sources of a layer are the targets of the one before) is copied once.
+
+    Parameters
+    ----------
+    arrays
+        NumPy arrays, and tensors of the host.
+    apart : function, optional
+        Gives the bytes on the device (uint8) of memory that is copied on its own; None of what is to go with the rest.
+
+    Attributes
+    ----------
+    nbytes : int
+
+    Raises
+    ------
+    DTypeError
+        If there is an array of a type that torch does not have, or a tensor that is more than its numbers: sparse, or
+        part of a gradient.
+
+    Examples
+    --------
+    >>> numbers = np.arange(6)
+    >>> packed = PackedTensors([numbers, numbers[:2], np.float32([0.5])])
+    >>> memory = np.empty(packed.nbytes, np.uint8)
+    >>> packed.write(memory)
+    >>> packed.tensors(torch.from_numpy(memory))[1:]
+    [tensor([0, 1]), tensor([0.5000])]
+    """
+
+    def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
+        sources = [_source(array) for array in arrays]
+        self._pieces: list[_Piece] = [_NOWHERE] * len(sources)
+        self._written: list[tuple[int, NDArray[np.uint8]]] = []
+        self.nbytes = 0
+        low, high, begin = 0, 0, 0  # the addresses of a run, and where it is in the packed bytes
+        alone: torch.Tensor | None = None  # or its copy
+        for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
+            address, nbytes, values, dtype, shape = sources[number]
+            grows = address + nbytes > high
+            if address >= high or (address - low) % dtype.itemsize or (grows and alone is not None):
+                alone = apart(values) if nbytes else None
+                grows = nbytes > 0 and alone is None
+                low, high = address, address if alone is None else address + nbytes
+                begin = aligned(self.nbytes) if alone is None else 0
+            place = begin + address - low if nbytes else 0
+            self._pieces[number] = _Piece(place, nbytes, dtype, shape, alone)
+            if grows:
+                high, self.nbytes = address + nbytes, place + nbytes
+                self._written.append((place, values))
+
+    def write(self, memory: NDArray[np.uint8]) -> None:
+        """Copy the arrays to the beginning of some memory; other threads of Python work meanwhile."""
+        for begin, values in self._written:
+            np.copyto(memory[begin : begin + len(values)], values)
+
+    def tensors(self, whole: torch.Tensor) -> list[torch.Tensor]:
+        """The arrays in their order, as views of what was written, wherever it is now."""
+        return [piece.of(whole) for piece in self._pieces]
+
+
+def _source(array: Any) -> _Source:
+    if isinstance(array, np.ndarray):
+        dtype = _torch_dtype(array.dtype)
+        values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return _Source(address_of(values), values.nbytes, values, dtype, array.shape)
+    if array.layout is not torch.strided or array.requires_grad or array.is_quantized:
+        given = f"a tensor of layout {array.layout}, requires_grad={array.requires_grad}"
+        raise DTypeError(argument="transform", given=given, expected="dense tensors without gradients on the host")
+    plain = array.resolve_conj().resolve_neg().contiguous()
+    values = plain.reshape(-1).view(torch.uint8).numpy()
+    return _Source(address_of(values), values.nbytes, values, array.dtype, tuple(array.shape))
+
+
+@cache
+def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """Torch's name of a type of NumPy."""
+    try:
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError) as error:
+        expected = "a type that torch has, in the byte order of this machine"
+        raise DTypeError(
+            argument="array", given=f"dtype {dtype}, to be copied to a device", expected=expected
+        ) from error

@@ -1,4 +1,4 @@
-"""Threads ahead of the loop, or the loop's own thread: `Turns` finds out which is faster, where nobody chose."""
+"""Ahead of the loop by threads, or serial in its own: `SerialChoice` finds out which is faster, where nobody chose."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from spsample.loading.order import Delivered
 
-__all__ = ["Turns", "followed"]
+__all__ = ["SerialChoice", "follow"]
 
 LOOK_SECONDS = 0.04
 """Of the loop, that one look takes at least; it ends with a bulk."""
 LONG_LOOK = 0.4
 """Seconds from which on one look at each is enough."""
-FEW_PAIRS, MOST_PAIRS = 2, 4
+MIN_PAIRS, MAX_PAIRS = 2, 4
 """Looks at each: at least, and at most where they do not differ clearly."""
 CLEAR, NEARLY = 1.05, 1.03
 """Times as long: a clear difference; and such a small one that the simpler way is taken."""
 LIGHT_LOOP, LIGHT_CLEAR = 0.05, 1.15
 """Share of the time that a loop needs for its own work, for threads to have something to overlap; and what is clear
 of a lighter one."""
-OTHER_LOOP, LEAST_CHANGE = 2.0, 50e-6
+OTHER_LOOP, MIN_CHANGE = 2.0, 50e-6
 """Times as long a batch takes the loop, and seconds more or less, as when a choice was made: it is another loop."""
 PATIENCE = 8
 """Looks between two choices, at least; twice as many after each one."""
@@ -35,8 +35,8 @@ class Look(NamedTuple):
     loop: float
 
 
-class Turns:
-    """Whether the threads of a loader's stages run ahead, or its stages work in turn in the thread of the loop.
+class SerialChoice:
+    """The choice between threads that run ahead of the loop, and serial work in the loop's own thread.
 
     A pass begins with threads. Looks at the loop, each as short as can tell, then change between the two ways; the one
     whose best look is faster is kept until the loop takes another time for a batch. A look goes from one request of the
@@ -51,27 +51,27 @@ class Turns:
 
     Attributes
     ----------
-    in_turn : bool
+    is_serial : bool
         The way of the next bulks.
 
     Examples
     --------
     >>> now = [0.0]
-    >>> turns = Turns(clock=lambda: now[0])
-    >>> turns.begin()
-    >>> for _ in range(400):  # a batch takes 3 ms with threads, and 1 ms in turn
-    ...     now[0] += 0.001 if turns.in_turn else 0.003
-    ...     turns.delivered(ends_bulk=True)
-    ...     if turns.asks():
-    ...         turns.begin()
-    >>> turns.in_turn, turns.is_settled
+    >>> choice = SerialChoice(clock=lambda: now[0])
+    >>> choice.begin()
+    >>> for _ in range(400):  # a batch takes 3 ms with threads, and 1 ms serially
+    ...     now[0] += 0.001 if choice.is_serial else 0.003
+    ...     choice.delivered(ends_bulk=True)
+    ...     if choice.asks():
+    ...         choice.begin()
+    >>> choice.is_serial, choice.is_settled
     (True, True)
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.in_turn = False
+        self.is_serial = False
         self._clock = clock
-        self._looks: dict[bool, list[Look]] = {False: [], True: []}  # in turn or not, since the last choice
+        self._looks: dict[bool, list[Look]] = {False: [], True: []}  # serial or not, since the last choice
         self._chosen: Look | None = None
         self._patience = PATIENCE
         self._looks_since = 0
@@ -80,12 +80,12 @@ class Turns:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a choice was made."""
+        """A choice was made."""
         return self._chosen is not None
 
     def begin(self) -> None:
-        """Threads, or turns, begin: the loop asks for a first batch."""
-        self._is_filling = not self.in_turn
+        """Threads, or serial work, begin: the loop asks for a first batch."""
+        self._is_filling = not self.is_serial
         self._asked = self._clock()
 
     def delivered(self, *, ends_bulk: bool) -> None:
@@ -104,36 +104,36 @@ class Turns:
         return self._ends_bulk and self._seconds >= LOOK_SECONDS and self._look()
 
     def _look(self) -> bool:
-        seconds, before = self._seconds, self.in_turn
+        seconds, before = self._seconds, self.is_serial
         look = Look(seconds / self._batches, self._loop_seconds / self._batches)
         self._forget()
         if self._chosen is not None:
             self._follow(self._chosen, look)
             return False
-        self._looks[self.in_turn].append(look)
+        self._looks[self.is_serial].append(look)
         ahead, pairs = len(self._looks[False]), len(self._looks[True])
-        if ahead == pairs and (pairs >= FEW_PAIRS or seconds >= LONG_LOOK):
-            self._choose(is_last=pairs >= MOST_PAIRS or seconds >= LONG_LOOK)
+        if ahead == pairs and (pairs >= MIN_PAIRS or seconds >= LONG_LOOK):
+            self._choose(is_last=pairs >= MAX_PAIRS or seconds >= LONG_LOOK)
         if self._chosen is None:
-            self.in_turn = pairs < ahead
-        return self.in_turn != before
+            self.is_serial = pairs < ahead
+        return self.is_serial != before
 
     def _choose(self, *, is_last: bool) -> None:
         """Keep the faster way, where that is clear or nothing more is looked at; without a clear one the simpler."""
-        ahead, in_turn = (min(self._looks[way]) for way in (False, True))
-        is_light = in_turn.loop < LIGHT_LOOP * in_turn.batch
-        ahead_is_clear = not is_light and CLEAR * ahead.batch <= in_turn.batch  # else all looks are waited for
-        if not is_last and not ahead_is_clear and CLEAR * in_turn.batch > ahead.batch:
+        ahead, serial = (min(self._looks[way]) for way in (False, True))
+        is_light = serial.loop < LIGHT_LOOP * serial.batch
+        ahead_is_clear = not is_light and CLEAR * ahead.batch <= serial.batch  # else all looks are waited for
+        if not is_last and not ahead_is_clear and CLEAR * serial.batch > ahead.batch:
             return
-        self.in_turn = in_turn.batch < (LIGHT_CLEAR if is_light else NEARLY) * ahead.batch
-        self._chosen = in_turn if self.in_turn else ahead
+        self.is_serial = serial.batch < (LIGHT_CLEAR if is_light else NEARLY) * ahead.batch
+        self._chosen = serial if self.is_serial else ahead
         self._looks_since = 0
 
     def _follow(self, chosen: Look, look: Look) -> None:
         """Look anew where the loop has become another one."""
         self._looks_since += 1
         little, much = sorted((chosen.loop, look.loop))
-        if self._looks_since < self._patience or much < OTHER_LOOP * little or much - little < LEAST_CHANGE:
+        if self._looks_since < self._patience or much < OTHER_LOOP * little or much - little < MIN_CHANGE:
             return
         self._patience *= 2
         self._chosen = None
@@ -143,27 +143,27 @@ class Turns:
         self._batches, self._seconds, self._loop_seconds = 0, 0.0, 0.0
 
 
-def followed(
-    turns: Turns, deliver: Callable[[int], Generator[Delivered, None, None]], first: int, last: int
+def follow(
+    choice: SerialChoice, deliver: Callable[[int], Generator[Delivered, None, None]], first: int, last: int
 ) -> Generator[Delivered, None, None]:
-    """One pass, each part of it in the way that `turns` has then.
+    """One pass, each part in the way that `choice` has then.
 
     Parameters
     ----------
-    turns
+    choice
     deliver
-        Gives the batches from a number on, in the way that `turns` has when it is called; closed at a change.
+        Gives the batches from a number on, in the way that `choice` has when it is called; closed at a change.
     first, last
         Numbers of batches.
     """
     while first < last:
         with closing(deliver(first)) as items:
-            turns.begin()
+            choice.begin()
             for item in items:
                 first = item.next_batch
-                turns.delivered(ends_bulk=item.ends_bulk)
+                choice.delivered(ends_bulk=item.ends_bulk)
                 yield item
-                if turns.asks():
+                if choice.asks():
                     break
             else:
                 return

@@ -1,15 +1,63 @@
-"""From one epoch to the next: a source that looks ahead knows the first bulk of an epoch before the last one ends."""
+"""Prefetch hints: a source that looks ahead is told of each bulk before its use, and of the next epoch's first."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from spsample.features.known_future import announce, forget
+
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from spsample.comm import Communicator
 
-__all__ = ["NextEpoch", "Start"]
+__all__ = ["NextEpoch", "PrefetchHint", "Start", "known_ahead"]
+
+
+class PrefetchHint(NamedTuple):
+    """A source that is told of the bulks of a pass, and of which calls of `gather`.
+
+    Attributes
+    ----------
+    features : FeatureSource or None
+    calls_of : function
+        The calls of `gather` for a bulk.
+    ended : function
+        Called when a pass is over, with the first bulk of the next pass, of which the features know; or None.
+    """
+
+    features: Any
+    calls_of: Callable[[Any], list[NDArray[Any]]]
+    ended: Callable[[Any], None]
+
+
+def known_ahead(bulks: Iterator[Any], hint: PrefetchHint) -> Iterator[Any]:
+    """The bulks of a pass, each once the features know the calls of `gather` for it and for the next one.
+
+    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget. The
+    first bulk is told of anew where it was kept: another loader may have used the features since.
+    """
+    features, is_over = hint.features, False
+    forget(features)
+    try:
+        current = next(bulks, None)
+        if current is not None:
+            announce(features, hint.calls_of(current))
+        while current is not None and not current.opens_next:
+            following = next(bulks, None)
+            announce(features, [] if following is None else hint.calls_of(following))
+            yield current
+            current = following
+            del following
+        next(bulks, None)  # so that what makes them comes to its end
+        hint.ended(current)
+        is_over = True
+    finally:
+        if not is_over:
+            forget(features)
 
 
 class Start(NamedTuple):
@@ -28,7 +76,7 @@ class Start(NamedTuple):
 
 
 class NextEpoch:
-    """What a loader keeps between two passes, on all ranks alike.
+    """The state that a loader keeps between two passes, on all ranks alike.
 
     Examples
     --------

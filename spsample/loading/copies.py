@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from spsample.backends.tensors import is_tensor
 from spsample.common.checks import short
 from spsample.errors import BackendError, DTypeError, InputError, require_module
-from spsample.loading.to_device.walking import map_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from numpy.typing import NDArray
 
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
-__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device", "samples_on_device"]
+__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device", "samples_on_device", "tree_map"]
 
 COPIES = "copies"
 """The name of the stage, of its thread and of its phase."""
 
 COPIES_AHEAD = 2
-"""Batches, or handfuls of small ones, that may be copied before they are asked for."""
+"""Batches, or chunks of small ones, that may be copied before they are asked for."""
 
 COPIED_BATCHES = 4
 """Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the
@@ -38,12 +41,15 @@ PINNED_BATCHES = 8
 """The same where the device is a GPU. Torch gives out pinned memory in powers of two bytes: the six batches that are on
 the host, as two of those that other loaders have there are on the GPU, may take the memory of twelve."""
 
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
+_EXPECTED_ARRAYS = "a Batch, PyG's Data, an array, a tensor, or a tuple, list or dictionary of such"
+
 _NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
 _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
 
-class Copies(Protocol):
-    """What is done to batches once they have their features.
+class Copies:
+    """The last stage of a batch that has its features: here nothing is done, batches stay where they are.
 
     Attributes
     ----------
@@ -55,54 +61,28 @@ class Copies(Protocol):
         In which it spends its time.
     """
 
-    device: Any
-    batches: int
-    phases: tuple[str, ...]
+    device: Any = None
+    batches = 0
+    phases: tuple[str, ...] = ()
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
         """Memory for the features of a batch, from which they are copied at once; None: any memory will do."""
-        ...
+        return None
 
     def sent(self, batch: Any) -> Any:
         """Begin to copy a batch, or what a transform has made of one."""
-        ...
+        return batch
 
     def arrived(self, batch: Any) -> Any:
         """Make a batch that was sent ready for use on the current stream of the thread that calls this."""
-        ...
+        return batch
 
     def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
         """The items, with batches that were sent; closed with what is returned."""
-        ...
-
-    def received(self, item: Delivered) -> Delivered:
-        """One of these items with a batch that is ready."""
-        ...
-
-
-class NoCopies:
-    """Batches stay where they are."""
-
-    device, batches = None, 0
-    phases: tuple[str, ...] = ()
-
-    def rows(self, count: int, dim: int) -> None:
-        """Any memory will do."""
-
-    def sent(self, batch: Any) -> Any:
-        """The batch."""
-        return batch
-
-    def arrived(self, batch: Any) -> Any:
-        """The batch."""
-        return batch
-
-    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
-        """The items."""
         return items
 
     def received(self, item: Delivered) -> Delivered:
-        """The item."""
+        """One of these items with a batch that is ready."""
         return item
 
 
@@ -113,7 +93,7 @@ class _OnItsWay(NamedTuple):
     landed: list[Any]
 
 
-class ToDevice:
+class ToDevice(Copies):
     """Batches are copied, all arrays of one at once.
 
     Parameters
@@ -126,7 +106,7 @@ class ToDevice:
     phases: tuple[str, ...] = (COPIES,)
 
     def __init__(self, device: torch.device, transfer: Any = None) -> None:
-        from spsample.loading.to_device.transfer import transfer_to
+        from spsample.loading.transfer import transfer_to
 
         self.device = device
         self.batches = PINNED_BATCHES if device.type == "cuda" else COPIED_BATCHES
@@ -142,57 +122,52 @@ class ToDevice:
 
     def sent(self, batch: Any) -> _OnItsWay:
         """Begin to copy a batch; its arrays may be freed afterwards, and all but those of `rows` may be changed."""
-        from spsample.loading.to_device.parcel import Parcel
+        from spsample.loading.transfer import PackedTensors
 
         arrays: list[Any] = []
-        map_arrays(batch, partial(_noted, arrays))
+
+        def note(array: Any) -> Any:
+            arrays.append(array)
+            return array
+
+        tree_map(batch, note)
         landed: list[Any] = []
-        parcel = Parcel(arrays, partial(self._sent_apart, landed))
-        landed.append(self._transfer.send(parcel.nbytes, parcel.write))
-        tensors = iter(parcel.tensors(landed[-1].whole))
-        return _OnItsWay(map_arrays(batch, lambda array: next(tensors)), landed)
+        packed = PackedTensors(arrays, partial(self._sent_apart, landed))
+        landed.append(self._transfer.send(packed.nbytes, packed.write))
+        tensors = iter(packed.tensors(landed[-1].whole))
+        return _OnItsWay(tree_map(batch, lambda array: next(tensors)), landed)
 
     def _sent_apart(self, landed: list[Any], values: NDArray[np.uint8]) -> Any:
         """The bytes on the device of memory that `rows` gave, which are put to those on their way; None of other."""
-        one = self._transfer.send_rows(values)
-        if one is None:
+        rows = self._transfer.send_rows(values)
+        if rows is None:
             return None
-        landed.append(one)
-        return one.whole
+        landed.append(rows)
+        return rows.whole
 
     def arrived(self, batch: _OnItsWay) -> Any:
         """Let the current stream wait for the copy."""
-        for one in batch.landed:
-            self._transfer.receive(one)
+        for landed in batch.landed:
+            self._transfer.receive(landed)
         return batch.batch
 
-    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
         """The items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
-        return _each_sent(self, items, phases)
+        with closing(items):
+            while (item := next(items, None)) is not None:
+                with phases.timed(COPIES, item.batch_id):
+                    sent = item._replace(batch=self.sent(item.batch))
+                del item
+                yield sent
+                del sent
 
     def received(self, item: Delivered) -> Delivered:
         """The item, with its batch."""
         return item._replace(batch=self.arrived(item.batch))
 
 
-def _each_sent(copies: Copies, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
-    with closing(items):
-        while (item := next(items, None)) is not None:
-            with phases.timed(COPIES, item.batch_id):
-                sent = item._replace(batch=copies.sent(item.batch))
-            del item
-            yield sent
-            del sent
-
-
-def _noted(found: list[Any], array: Any) -> Any:
-    """The array, which is put to those that were found."""
-    found.append(array)
-    return array
-
-
 def copies_to(device: Any, *, from_host: bool = True) -> Copies:
-    """What `device` of a loader asks for.
+    """The copies that `device` of a loader asks for.
 
     Parameters
     ----------
@@ -215,7 +190,7 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
     (0, device(type='cpu'))
     """
     if device is None:
-        return NoCopies()
+        return Copies()
     if not from_host:
         raise InputError(
             argument="device",
@@ -227,7 +202,7 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
 
 
 def samples_on_device(graph: BaseGraph, backend: str | None) -> bool:
-    """Whether bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
+    """True where bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
 
     Examples
     --------
@@ -279,3 +254,54 @@ def _gpu(argument: str, name: str, torch: Any) -> torch.device:
         last = f"'cuda:0' to 'cuda:{count - 1}'" if count > 1 else "'cuda:0', the only one"
         raise InputError(argument=argument, given=repr(name), expected=f"a GPU of this machine: {last}")
     return torch.device("cuda", number)  # type: ignore[no-any-return]
+
+
+def tree_map(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a loader delivers with what a function makes of each array and tensor, in a fixed order.
+
+    Numbers and texts stay as they are, and so do arrays that are on a device.
+
+    Raises
+    ------
+    DTypeError
+        If it holds something else, whose arrays nobody knows.
+
+    Examples
+    --------
+    >>> tree_map({"x": np.arange(2), "name": "a"}, lambda array: array + 1)
+    {'x': array([1, 2]), 'name': 'a'}
+    """
+    if isinstance(value, np.ndarray):
+        return function(value)
+    if is_tensor(value):
+        return function(value) if value.device.type == "cpu" else value
+    if hasattr(value, "map_arrays"):
+        return value.map_arrays(lambda array: tree_map(array, function))
+    if isinstance(value, (tuple, list)):
+        return _of_sequence(value, function)
+    if isinstance(value, dict):
+        return {key: tree_map(item, function) for key, item in value.items()}
+    if isinstance(value, _PLAIN) or hasattr(value, "__dlpack__"):
+        return value
+    if _is_of_pyg(value):
+        return copy.copy(value).apply(lambda item: tree_map(item, function) if is_tensor(item) else item)
+    raise DTypeError(
+        argument="transform",
+        given=f"{short(value)} of type {type(value).__name__}, to be copied to a device",
+        expected=_EXPECTED_ARRAYS,
+        hint="Without device= a transform may return anything, on any device.",
+    )
+
+
+def _of_sequence(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A tuple, a named one, or a list."""
+    items = [tree_map(item, function) for item in value]
+    if isinstance(value, list):
+        return items
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _is_of_pyg(value: Any) -> bool:
+    """True of `torch_geometric.data.Data`, or another of its kind; PyG is not imported for it."""
+    module = sys.modules.get("torch_geometric.data.data")
+    return module is not None and isinstance(value, module.BaseData)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.data import planted
-from spsample.loading import handfuls as module
-from spsample.loading.handfuls import MOST_BATCHES, MOST_BYTES, handfuls
+from spsample.loading import chunks as module
+from spsample.loading.chunks import MAX_BATCHES, MAX_BYTES, chunks
 from spsample.loading.order import Delivered
 
 DATA = planted(2000, degree=6, random_seed=1)
@@ -26,42 +26,39 @@ def batches_of(sizes: list[int], ends: Any = ()) -> Iterator[Delivered]:
         yield Delivered(number + 1, begins_bulk=False, batch=number, nbytes=size, ends_bulk=number in ends, size=size)
 
 
-@given(st.lists(st.integers(0, MOST_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
-def test_every_batch_comes_once_in_order_and_handfuls_keep_their_bounds(sizes: Any, ends: Any, most: int) -> None:
-    found = list(handfuls(batches_of(sizes, ends), lambda: most))
+@given(st.lists(st.integers(0, MAX_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
+def test_every_batch_comes_once_in_order_and_chunks_keep_their_bounds(sizes: Any, ends: Any, most: int) -> None:
+    found = list(chunks(batches_of(sizes, ends), most))
     assert [item.batch for one in found for item in one.batches] == list(range(len(sizes)))
     for one in found:
-        assert 1 <= len(one.batches) <= min(most, MOST_BATCHES)
+        assert 1 <= len(one.batches) <= min(most, MAX_BATCHES)
         assert one.nbytes == sum(item.nbytes for item in one.batches)
-        assert one.nbytes - one.batches[-1].nbytes <= MOST_BYTES
+        assert one.nbytes - one.batches[-1].nbytes <= MAX_BYTES
         assert not any(item.ends_bulk for item in list(one.batches)[:-1])
 
 
 def test_they_grow_and_follow_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SECONDS", 60)
-    sizes = [len(one.batches) for one in handfuls(batches_of([1] * 25), lambda: 99)]
+    monkeypatch.setattr(module, "MAX_SECONDS", 60)
+    sizes = [len(chunk.batches) for chunk in chunks(batches_of([1] * 25), 99)]
     assert sizes == [1, 2, 4, 8, 8, 2]
-    assert [len(one.batches) for one in handfuls(batches_of([1] * 4), lambda: 0)] == [1] * 4
+    assert [len(chunk.batches) for chunk in chunks(batches_of([1] * 4), 1)] == [1] * 4
 
 
 def test_what_nobody_knows_the_size_of_goes_alone() -> None:
     items = (Delivered(i, begins_bulk=False, batch=i) for i in range(4))
-    assert [len(one.batches) for one in handfuls(items, lambda: 8)] == [1] * 4
+    assert [len(chunk.batches) for chunk in chunks(items, 8)] == [1] * 4
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_no_more_of_what_a_transform_makes_than_two_batches_wait(workers: int) -> None:
+def test_no_more_of_what_a_transform_makes_than_two_batches_wait() -> None:
     """It may be far larger than the features that it is made of."""
     options: Any = {"batch_size": 4, "bulk_size": 16, "features": DATA.x, "stage_threads": (1, 1)}
-    loader = sp.BulkLoader(
-        DATA.graph, np.arange(256), sp.GraphSAGE([2]), transform=Weighed, transform_workers=workers, **options
-    )
+    loader = sp.BulkLoader(DATA.graph, np.arange(256), sp.GraphSAGE([2]), transform=Weighed, **options)
     most = 0
     for _ in loader:
         time.sleep(1e-3)
         most = max(most, len(gc_objects(Weighed)))
     loader.close()
-    assert most <= 4 + workers * loader._transform.batches
+    assert most <= 4
 
 
 class Weighed:
@@ -81,7 +78,7 @@ def test_what_takes_long_goes_alone() -> None:
             time.sleep(0.003)
             yield item
 
-    assert [len(one.batches) for one in handfuls(slow(), lambda: 8)] == [1] * 6
+    assert [len(chunk.batches) for chunk in chunks(slow(), 8)] == [1] * 6
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -97,13 +94,13 @@ def test_what_fails_comes_after_the_batches_before_it(after: int) -> None:
 
     found: list[int] = []
     with pytest.raises(ValueError, match="the next one"):
-        found.extend(item.batch for one in handfuls(failing(), lambda: 8) for item in one.batches)
+        found.extend(item.batch for chunk in chunks(failing(), 8) for item in chunk.batches)
     assert found == list(range(after))
     assert closed == [after]
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_a_loader_stands_after_each_batch_of_a_handful(batch_size: int) -> None:
+def test_a_loader_stands_after_each_batch_of_a_chunk(batch_size: int) -> None:
     """What was made and not yet delivered is no part of a state."""
     options: Any = {"batch_size": batch_size, "bulk_size": 16, "features": DATA.x, "random_seed": 4}
     seeds = np.arange(150)

@@ -1,4 +1,4 @@
-"""Threads ahead of the loop or turns in it: what is chosen, when, and that batches stay the same."""
+"""Threads ahead of the loop or serial work in it: what is chosen, when, and that batches stay the same."""
 
 import itertools
 import threading
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
-from spsample.loading.overlap.turns import LOOK_SECONDS, MOST_PAIRS, PATIENCE, Turns
+from spsample.loading.serial import LOOK_SECONDS, MAX_PAIRS, PATIENCE, SerialChoice
 
 
 class Clock:
@@ -18,24 +18,24 @@ class Clock:
         return self.now
 
 
-def go_through(turns, clock, took, batches):
+def go_through(choice, clock, took, batches):
     """Batches that take ``took(in_turn)`` seconds: (to be made, of the loop); the ways that they came in."""
     ways = []
-    turns.begin()
+    choice.begin()
     for _ in range(batches):
-        made, loop = took(turns.in_turn)
-        ways.append(turns.in_turn)
+        made, loop = took(choice.is_serial)
+        ways.append(choice.is_serial)
         clock.now += made
-        turns.delivered(ends_bulk=True)
+        choice.delivered(ends_bulk=True)
         clock.now += loop
-        if turns.asks():
-            turns.begin()
+        if choice.asks():
+            choice.begin()
     return ways
 
 
 def made():
     clock = Clock()
-    return Turns(clock), clock
+    return SerialChoice(clock), clock
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ def made():
     ],
 )
 def test_the_faster_way_is_kept(took, in_turn):
-    turns, clock = made()
-    go_through(turns, clock, took, 2000)
-    assert turns.is_settled
-    assert turns.in_turn == in_turn
+    choice, clock = made()
+    go_through(choice, clock, took, 2000)
+    assert choice.is_settled
+    assert choice.is_serial == in_turn
 
 
 def test_a_pass_begins_with_threads_and_looks_are_short():
-    turns, clock = made()
-    ways = go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
+    choice, clock = made()
+    ways = go_through(choice, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
     looks = [(way, len(list(some))) for way, some in itertools.groupby(ways)]
     assert [way for way, _ in looks] == [False, True, False, True]
     assert sum(count for _, count in looks[:3]) <= 3 * LOOK_SECONDS / 1e-3
@@ -68,60 +68,60 @@ def test_a_pass_begins_with_threads_and_looks_are_short():
 @pytest.mark.parametrize("random_seed", range(5))
 def test_noise_does_not_hide_a_clear_difference(random_seed):
     rng = np.random.default_rng(random_seed)
-    turns, clock = made()
+    choice, clock = made()
 
     def took(in_turn):
         pause = 0.5 if rng.random() < 0.002 else 0.0
         return (1e-3 if in_turn else 2e-3) * rng.uniform(0.7, 1.4) + pause, 0.0
 
-    go_through(turns, clock, took, 4000)
-    assert turns.is_settled
-    assert turns.in_turn
+    go_through(choice, clock, took, 4000)
+    assert choice.is_settled
+    assert choice.is_serial
 
 
 def test_without_a_clear_difference_looks_come_to_an_end():
-    turns, clock = made()
-    ways = go_through(turns, clock, lambda in_turn: (1e-3, 1e-3), 5000)
-    assert turns.is_settled
-    assert turns.in_turn
-    assert len(list(itertools.groupby(ways))) == 2 * MOST_PAIRS
+    choice, clock = made()
+    ways = go_through(choice, clock, lambda in_turn: (1e-3, 1e-3), 5000)
+    assert choice.is_settled
+    assert choice.is_serial
+    assert len(list(itertools.groupby(ways))) == 2 * MAX_PAIRS
 
 
 def test_another_loop_is_looked_at_anew():
-    turns, clock = made()
-    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
-    assert turns.in_turn
-    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 1e-5, 2e-3), 4 * PATIENCE * 100)
-    assert turns.is_settled
-    assert not turns.in_turn
+    choice, clock = made()
+    go_through(choice, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
+    assert choice.is_serial
+    go_through(choice, clock, lambda in_turn: (1e-3 if in_turn else 1e-5, 2e-3), 4 * PATIENCE * 100)
+    assert choice.is_settled
+    assert not choice.is_serial
 
 
 def test_a_little_more_work_is_no_other_loop():
-    turns, clock = made()
-    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 1e-6), 2000)
-    ways = go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 3e-5), 4 * PATIENCE * 100)
+    choice, clock = made()
+    go_through(choice, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 1e-6), 2000)
+    ways = go_through(choice, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 3e-5), 4 * PATIENCE * 100)
     assert all(ways)
 
 
 def test_the_way_changes_at_the_end_of_a_bulk_only():
-    turns, clock = made()
-    turns.begin()
+    choice, clock = made()
+    choice.begin()
     for ends_bulk in [True, *[False] * 100]:  # the first bulk fills the queues
         clock.now += 0.1
-        turns.delivered(ends_bulk=ends_bulk)
-        assert not turns.asks()
+        choice.delivered(ends_bulk=ends_bulk)
+        assert not choice.asks()
     clock.now += 0.1
-    turns.delivered(ends_bulk=True)
-    assert turns.asks()
-    assert turns.in_turn
+    choice.delivered(ends_bulk=True)
+    assert choice.asks()
+    assert choice.is_serial
 
 
 def test_a_look_at_one_batch_has_the_work_of_the_loop():
     """Each look is one bulk of one batch: 65 ms of the loop, 4 ms to be made, which threads take from the loop."""
-    turns, clock = made()
-    ways = go_through(turns, clock, lambda in_turn: (4e-3, 65e-3) if in_turn else (1e-3, 75e-3), 200)
-    assert turns.is_settled
-    assert turns.in_turn
+    choice, clock = made()
+    ways = go_through(choice, clock, lambda in_turn: (4e-3, 65e-3) if in_turn else (1e-3, 75e-3), 200)
+    assert choice.is_settled
+    assert choice.is_serial
     assert ways[:13].count(False) <= 4 + 2  # with the bulks that fill the queues
     assert all(ways[13:])
 
@@ -138,7 +138,7 @@ def _loader(bulk_size, **options):
 class Alternating:
     """Changes the way after every bulk."""
 
-    in_turn = False
+    is_serial = False
 
     is_settled = False
 
@@ -149,14 +149,14 @@ class Alternating:
         self.ends_bulk = ends_bulk
 
     def asks(self):
-        self.in_turn ^= self.ends_bulk
+        self.is_serial ^= self.ends_bulk
         return self.ends_bulk
 
 
 @pytest.mark.parametrize("bulk_size", [1, 3, 64])
 def test_batches_are_the_same_in_any_way(bulk_size):
     loader, expected = _loader(bulk_size), _loader(bulk_size, prefetch=0)
-    loader._turns = Alternating()
+    loader._stages.serial_choice = Alternating()
     for _ in range(2):
         for one, other in zip(loader, expected, strict=True):
             assert one.batch_id == other.batch_id
@@ -167,7 +167,7 @@ def test_batches_are_the_same_in_any_way(bulk_size):
 
 def test_a_pass_that_is_left_in_the_midst_goes_on_from_its_state():
     loader, expected = _loader(2), [batch.seeds.tolist() for batch in _loader(2, prefetch=0)]
-    loader._turns = Alternating()
+    loader._stages.serial_choice = Alternating()
     seen = []
     for batch in loader:
         seen.append(batch.seeds.tolist())
@@ -183,22 +183,22 @@ def test_a_loader_has_chosen_within_a_sixteenth_of_a_pass():
     clock = Clock()
     graph = sp.load_dataset("rmat:10,8").graph
     loader = sp.BulkLoader(graph, np.arange(512), sp.GraphSAGE([3, 2]), batch_size=1, bulk_size=64)
-    loader._turns = Turns(clock)
+    loader._stages.serial_choice = SerialChoice(clock)
     for batch in loader:
-        clock.now += 0.065 if loader._turns.in_turn else 0.075
+        clock.now += 0.065 if loader._stages.serial_choice.is_serial else 0.075
         if batch.batch_id >= 512 / 16:
             break
-    assert loader._turns.is_settled
-    assert loader._turns.in_turn
+    assert loader._stages.serial_choice.is_settled
+    assert loader._stages.serial_choice.is_serial
 
 
-def test_settled_turns_need_no_threads(monkeypatch):
+def test_settled_serial_choice_need_no_threads(monkeypatch):
     loader = _loader(4)
-    loader._turns.in_turn = True
+    loader._stages.serial_choice.is_serial = True
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
     assert len(list(loader)) == 25
 
 
-@pytest.mark.parametrize("options", [{"prefetch": 0}, {"stage_threads": "auto"}])
+@pytest.mark.parametrize("options", [{"prefetch": 0}, {"stage_threads": "1,1"}])
 def test_what_is_chosen_otherwise_is_left(options):
-    assert _loader(4, **options)._turns is None
+    assert _loader(4, **options)._stages.serial_choice is None

@@ -1,1 +1,0 @@
-"""Stages side by side: how many threads each gets, from what they are measured to take."""

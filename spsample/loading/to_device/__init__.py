@@ -1,1 +1,0 @@
-"""Batches are copied to a device ahead of their use."""
