@@ -65,8 +65,6 @@ class Setting:
         Widths of a GraphSAGE model of as many layers as the sampler has.
     flops, memory_bandwidth : float
         Operations and bytes per second of a rank in propagation.
-    computation : bool
-        Also measure on this machine what ranks compute in sampling; else sampling is communication alone.
     most_recorded : int
         Cells of at most as many ranks are recorded.
     recorded_bulks : int
@@ -83,7 +81,6 @@ class Setting:
     classes: int = 47
     flops: float = 1e13
     memory_bandwidth: float = 1e12
-    computation: bool = False
     most_recorded: int = 16
     recorded_bulks: int = 4
     memory_here: int = 8 << 30
@@ -166,7 +163,7 @@ def simulate(
 def _cell(pilot: Pilot, setting: Setting, p: int, c: int, algorithm: str) -> list[dict[str, Any]]:
     cluster = Cluster(p, setting.memory_per_rank, setting.network, setting.ranks_per_node)
     job = Job(algorithm, model_bytes=model_bytes(pilot, setting), bulk_size=setting.bulk_size)  # type: ignore[arg-type]
-    (grid,) = plan_cluster(pilot, cluster, job, replication=c, computation=setting.computation).grids
+    (grid,) = plan_cluster(pilot, cluster, job, replication=c).grids
     cell = {
         "ranks": p,
         "replication": c,
@@ -352,7 +349,6 @@ def assumptions(pilot: Pilot, setting: Setting | None = None) -> list[str]:
     k = "the best found for each cell" if setting.bulk_size is None else f"{setting.bulk_size:,}"
     here = f"up to p = {setting.most_recorded}, of {setting.recorded_bulks} bulks and the rest, where they fit here"
     recorded = here if pilot.scale == 1 else "none, since the graph is not here"
-    computed = "measured on this machine" if setting.computation else "not counted"
     width, size = profile.feature_bytes // FLOAT_BYTES, model_bytes(pilot, setting)
     return [
         f"Graph: {profile.num_nodes:,} vertices, {profile.num_edges:,} edges, {width:,} features.",
@@ -363,7 +359,7 @@ def assumptions(pilot: Pilot, setting: Setting | None = None) -> list[str]:
         f"Inside of a node, {setting.ranks_per_node} ranks: {_link(network.inside)}.",
         f"Between nodes, {network.adapters} adapters each: {_link(network.between)}.",
         f"Memory of a rank: {setting.memory_per_rank / 1e9:g} GB.",
-        f"Sampling: exchanges and what precedes them, also those of features; computation {computed}.",
+        "Sampling: exchanges and what precedes them, also those of features; computation is not counted.",
         f"Propagation: GraphSAGE, width {setting.hidden}, {setting.classes} classes; ring all-reduce: {size:,} bytes.",
         f"Forward and backward: {step_seconds(pilot, setting) * 1e3:.2f} ms a batch, at {setting.flops:.3g} operations "
         f"and {setting.memory_bandwidth:.3g} bytes a second.",

@@ -82,7 +82,6 @@ def plan(
         refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
         if options.bulk_size != "auto":
             refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
-        cluster.check_cooperation(job, given["like"])
         pilot, can_train = _pilot(source, sampler, options, job.feature_bytes, given)
         path, source = source or "GRAPH", given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(

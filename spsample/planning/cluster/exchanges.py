@@ -12,7 +12,6 @@ from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.wire_widths import WORD_BYTES
 
 Phase = Literal[
-    "computation",
     "frontier",
     "totals",
     "rows",
@@ -22,14 +21,11 @@ Phase = Literal[
     "extraction",
     "reduction",
     "features",
-    "pieces",
-    "batch activations",
-    "batch gradients",
     "gradients",
     "status",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""What the ranks compute and communicate for, in the order of a training step."""
+"""The purposes of communication, in the order of a training step."""
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
 MODELLED_ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)

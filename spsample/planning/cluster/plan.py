@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.lazily import lazily
 from spsample.common.units import format_bytes
 from spsample.distributed.algorithms import ALGORITHMS
@@ -14,13 +14,12 @@ from spsample.distributed.grid import divisors
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
-from spsample.planning.cluster.computation import Computation, Trials, moved_bytes
 from spsample.planning.cluster.exchanges import Algorithm, Phase
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.rank_memory import bulk_plan_of_rank, memory_parts
-from spsample.planning.cluster.traffic import NOTHING_MOVED, PhaseBytes, bulk_traffic, by_phase
+from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.cluster.wire_widths import WireWidths
 
 MOST_CELLS = 1 << 22  # ranks times block rows
@@ -41,8 +40,6 @@ class Cluster:
     ranks_per_node : int
     threads : int
         Threads of a rank.
-    cores : float, optional
-        Cores of a rank, a fraction where ranks share them; None: as many as threads.
 
     Raises
     ------
@@ -55,14 +52,11 @@ class Cluster:
     network: Network
     ranks_per_node: int
     threads: int = 8
-    cores: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads"):
             object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
         require_type("network", self.network, Network, "a Network, as network_named makes")
-        if self.cores is not None:
-            require_number("cores", self.cores, lambda cores: cores > 0, "a number above 0")
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,7 @@ class GridPlan:
 
     @property
     def seconds(self) -> float:
-        """Sampling and communication of an epoch."""
+        """Communication of an epoch."""
         return sum(one.seconds for one in self.phases)
 
     @property
@@ -158,21 +152,12 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows.
-
-    `computation` tells whether times are those of sampling and communication, or of communication alone.
-    """
+    """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows."""
 
     cluster: Cluster
     job: Job
     grids: tuple[GridPlan, ...]
     left_out: tuple[int, ...] = ()
-    computation: bool = False
-
-    @property
-    def timed(self) -> str:
-        """What the times are those of, in words."""
-        return "sampling and communication" if self.computation else "communication"
 
     @property
     def recommended(self) -> GridPlan:
@@ -201,7 +186,6 @@ def plan_cluster(
     job: Job | None = None,
     *,
     replication: int | None = None,
-    computation: bool = False,
 ) -> ClusterPlan:
     """Memory, the largest bulk, bytes and time of an epoch for each replication.
 
@@ -215,9 +199,6 @@ def plan_cluster(
     job : Job, optional
     replication : int, optional
         c; None: every divisor of p.
-    computation : bool
-        Also measure on this machine, for each c, how long ranks compute (`Trials`); else times are those of
-        communication alone.
 
     Raises
     ------
@@ -250,9 +231,8 @@ def plan_cluster(
             hint="Plan a larger replication.",
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
-    trials = Trials(pilot, job.algorithm, _wire_of(pilot, job)) if computation else None
-    grids = tuple(_Planned(pilot, cluster, job, shape, trials).plan() for shape in fitting)
-    return ClusterPlan(cluster, job, grids, left_out, computation)
+    grids = tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting)
+    return ClusterPlan(cluster, job, grids, left_out)
 
 
 def require_algorithm(name: str) -> Algorithm:
@@ -276,10 +256,8 @@ def _wire_of(pilot: Pilot, job: Job) -> WireWidths:
 class _Planned:
     """The plan of one grid."""
 
-    def __init__(
-        self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape, trials: Trials | None = None
-    ) -> None:
-        self._pilot, self._cluster, self._job, self._shape, self._trials = pilot, cluster, job, shape, trials
+    def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
+        self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         self._wire = _wire_of(pilot, job)
         self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
@@ -288,10 +266,6 @@ class _Planned:
     def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
         return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
-
-    @lazily
-    def _computation(self) -> Computation | None:
-        return None if self._trials is None else self._trials(self._shape)
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -310,12 +284,6 @@ class _Planned:
         if counts.batches.max() > 1:  # the last bulk of an epoch may have a batch per rank
             memory["exchanges"] = max(memory["exchanges"], self._of_bulk(self._size(1))[0]["exchanges"])
         phases: dict[Phase, tuple[PhaseBytes, float]] = {}
-        if self._computation is not None:
-            sampling = moved_bytes(one for one in traffic if one.phase not in ("features", "gradients"))
-            batches = float(counts.batches.mean())
-            cores = cluster.threads if cluster.cores is None else cluster.cores
-            seconds = self._computation.seconds(batches, sampling, threads=cluster.threads, cores=cores)
-            phases["computation"] = NOTHING_MOVED, seconds
         for phase, moved in by_phase(traffic).items():
             exchanges = (one for one in traffic if one.phase == phase)
             each = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
@@ -389,7 +357,6 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "cores_per_rank": cluster.cores,
         "network": {
             "name": network.name,
             "inside": vars(network.inside),

@@ -199,7 +199,4 @@ def _summed(traffic: list[Exchange]) -> PhaseBytes:
     )
 
 
-NOTHING_MOVED = PhaseBytes(0.0, 0.0, 0.0, 0.0, 0.0)
-
-
-__all__ = ["NOTHING_MOVED", "PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]
+__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]
