@@ -20,8 +20,8 @@ from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGrap
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, MissingDependencyError, SpSampleError
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE
-from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
+from spsample.sampling.workload import sample_batches
 from spsample.store import Graph
 
 __all__ = ["SelfTestError", "selftest"]

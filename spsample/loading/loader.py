@@ -37,11 +37,12 @@ from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
 from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
+from spsample.planning.buffers import Buffers
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, USUAL_BULK_SIZE, plan_loader
-from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Phases, Timeline
 from spsample.timeline.stages import waiting_for
@@ -255,7 +256,7 @@ class BulkLoader(Loader):
         )
         with kernel_threads(self._most_threads):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
-                self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
+                *self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
             )
         has_threads = self.comm.size > 1 and self.prefetch > 0
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
@@ -634,10 +635,10 @@ class BulkLoader(Loader):
         return FEATURE_BATCHES + self._transform.batches + self._copies.batches
 
     @property
-    def _workload(self) -> Workload:
-        """What is sampled, for its plan."""
+    def _workload(self) -> tuple[Workload, Buffers]:
+        """The batches of an epoch, and what is held beside a bulk, for the plan."""
         bounds = self._cut.bounds(0, self.num_batches)
-        return Workload(
+        workload = Workload(
             graph=self.graph,
             seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
             batch_ptr=bounds,
@@ -646,12 +647,15 @@ class BulkLoader(Loader):
             edge_ids=self.edge_ids,
             backend=self.backend,
             shuffle=self.shuffle,
+        )
+        buffers = Buffers(
             prefetch=self.prefetch,
             feature_batches=0 if self.features is None else self._feature_batches,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
             share=None if self._deal.gives_whole_batches else partial(self._deal.of_rank, comm=self.comm),
         )
+        return workload, buffers
 
     def _of_rank(self, sampled: BulkSample, comm: Communicator) -> Any:
         """What this rank has of a bulk."""

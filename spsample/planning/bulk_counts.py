@@ -1,4 +1,4 @@
-"""`BulkCounts`: how many rows, vertices and entries a bulk has, counted or at most; they decide its memory."""
+"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted or at most."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
+from spsample.sparse.operand import Weighting
+from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
 POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
@@ -129,6 +131,61 @@ def relative_deviation(sizes: NDArray[Any]) -> float:
     return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
 
 
+# ---------------------------------------------------------------------------------------------------------- of a graph
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """What of a graph and its features decides memory and bytes.
+
+    Attributes
+    ----------
+    num_nodes, num_edges : int
+        n, and the number of entries.
+    id_bytes, weight_bytes : int
+        Bytes of an entry's column and weight: 4 or 8, and 0, 4 or 8.
+    feature_bytes : int
+        Bytes of a vertex's features; 0 without features.
+    weighting : str
+        As of `Graph`.
+    longest_row : int
+        Entries of the longest row; counted in weighted graphs only, where kernels keep a number for each.
+    """
+
+    num_nodes: int
+    num_edges: int
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    feature_bytes: int = 0
+    weighting: Weighting = "unweighted"
+    longest_row: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph, feature_bytes: int = 0) -> GraphProfile:
+        """Read the profile off a graph that is here.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
+        3
+        """
+        return cls(
+            graph.num_nodes,
+            graph.num_edges,
+            graph.index_dtype.itemsize,
+            0 if graph.data is None else graph.data.itemsize,
+            feature_bytes,
+            graph.weighting,
+            graph.longest_row() if graph.weighting == "weighted" else 0,
+        )
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry of A."""
+        return self.id_bytes + self.weight_bytes
+
+
 # ------------------------------------------------------------------------------------ at most, whatever is drawn
 
 
@@ -189,4 +246,13 @@ def _most_by_hop(
     return tuple(hops)
 
 
-__all__ = ["POINTER_BYTES", "WHOLE", "BulkCounts", "LayerCounts", "most_bytes", "most_counts", "relative_deviation"]
+__all__ = [
+    "POINTER_BYTES",
+    "WHOLE",
+    "BulkCounts",
+    "GraphProfile",
+    "LayerCounts",
+    "most_bytes",
+    "most_counts",
+    "relative_deviation",
+]

@@ -10,10 +10,10 @@ from math import sqrt
 from spsample.common.checks import require_int
 from spsample.common.lazily import lazily
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
+from spsample.planning.buffers import NO_BUFFERS, NOTHING_AHEAD, Buffers, FeaturesAhead
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.scratch import scratch_on
-from spsample.planning.workload import Workload
+from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 
 MODEL_MARGIN = 0.35  # of arrays, as measured: blocks of memory are larger than their arrays, and some are kept
@@ -174,22 +174,23 @@ class BulkPlan(BudgetedPlan):
         return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
 
-def plan_of(work: Workload, counts: BulkCounts, memory_budget: int, pilot_seconds: float = 0.0) -> BulkPlan:
+def plan_of(
+    work: Workload, counts: BulkCounts, memory_budget: int, buffers: Buffers = NO_BUFFERS, pilot_seconds: float = 0.0
+) -> BulkPlan:
     """The plan of a workload whose batches are like those of the counts."""
-    ahead = work.prefetch
     return BulkPlan(
         memory_budget=memory_budget,
-        batch_size=work.batch_size,
+        batch_size=work.largest_batch,
         num_batches=work.num_batches,
         counts=counts,
-        held=0 if ahead is None else max(ahead, 1) + work.ahead.known_bulks,
-        warm_up=warm_up_divisor(ahead or 0),
-        feature_bytes=feature_bytes_of(work.feature_batches, work.feature_bytes, counts),
+        held=buffers.finished,
+        warm_up=warm_up_divisor(buffers.prefetch or 0),
+        feature_bytes=feature_bytes_of(buffers.feature_batches, buffers.feature_bytes, counts),
         kept_bytes=work.graph.kept_nbytes,
         id_bytes=work.graph.index_dtype.itemsize,
         scratch=scratch_on(work.graph, get_num_threads()),
         pilot_seconds=pilot_seconds,
-        ahead=work.ahead,
+        ahead=buffers.ahead,
     )
 
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
+from spsample.planning.buffers import NOTHING_AHEAD, Buffers, FeaturesAhead, SharedBulk
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
-from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.memory_check import default_budget
-from spsample.planning.workload import SharedBulk, Workload
+from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample
+from spsample.sampling.workload import Workload
 
 PILOTS_PER_RANK = 2
 MARGIN = 1.5  # over the largest pilot: batches differ, and blocks of memory are larger than their arrays
@@ -91,36 +92,36 @@ class RankPlan(BudgetedPlan):
         return "one batch at a time on each rank"
 
 
-def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
+def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> RankPlan:
     """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank.
 
     A replicated graph on devices is planned with their free memory.
     """
     comm = work.graph.comm
-    bulk = work.pilots(PILOTS_PER_RANK * comm.size).sample()
+    bulk = Trial.of(work.pilots(PILOTS_PER_RANK * comm.size)).bulk
     host = work.graph.host
     device = host.on_device() if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
     sampled, sources = _largest(bulk)
-    copies = 1 + max(work.prefetch or 0, 1) + work.ahead.known_bulks + WORKING_COPIES
+    copies = 1 + buffers.finished + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
         sampled += scratch // (copies * len(bulk))  # it is there once
     kept, per_step, before = sampled, sources, 0
-    if work.share is not None:
-        kept, sources = _shared(work.share(bulk), comm.size)
+    if buffers.share is not None:
+        kept, sources = _shared(buffers.share(bulk), comm.size)
         per_step, before = comm.size * sources, sampled
-    own = np.array([-budget, kept, before, sources * work.feature_bytes, per_step], np.int64)
+    own = np.array([-budget, kept, before, sources * buffers.feature_bytes, per_step], np.int64)
     least, kept, before, features, per_step = comm.all_reduce(own, "max", phase="set-up").tolist()
     return RankPlan(
         memory_budget=-least,
-        batch_size=work.batch_size,
+        batch_size=work.largest_batch,
         bytes_per_batch=int(MARGIN * kept),
         copies=copies,
-        fixed_bytes=int(MARGIN * work.feature_batches * features),
+        fixed_bytes=int(MARGIN * buffers.feature_batches * features),
         ranks=comm.size,
         sources=int(MARGIN * per_step),
-        ahead=work.ahead,
+        ahead=buffers.ahead,
         sampled_bytes=int(MARGIN * before),
     )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from spsample.planning.bulk_counts import WHOLE, BulkCounts, LayerCounts
+from spsample.planning.bulk_counts import WHOLE, BulkCounts, GraphProfile, LayerCounts
 from spsample.planning.device_scratch import device_scratch
-from spsample.planning.graph_profile import GraphProfile
 from spsample.sampling.bulk import BulkSample
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph

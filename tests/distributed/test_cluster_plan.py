@@ -20,7 +20,7 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
-from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.bulk_counts import GraphProfile
 from spsample.planning.cluster import Cluster, Job, plan_cluster
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction

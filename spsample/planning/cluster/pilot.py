@@ -15,13 +15,13 @@ from spsample.common.lazily import lazily
 from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
+from spsample.planning.bulk_counts import GraphProfile
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
 from spsample.planning.cluster.rank_counts import RankCounts
 from spsample.planning.cluster.visits import BlockVisits
-from spsample.planning.graph_profile import GraphProfile
 from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments

@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from math import sqrt
 
-from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.bulk_counts import BulkCounts, GraphProfile
 from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
 from spsample.planning.cluster.exchanges import Exchange
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.pilot import Pilot
 from spsample.planning.cluster.rank_counts import RankCounts
-from spsample.planning.graph_profile import GraphProfile
 from spsample.planning.loader_plan import FEATURE_BATCHES
 from spsample.planning.scratch import host_scratch
 
