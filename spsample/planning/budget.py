@@ -102,7 +102,7 @@ def largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-# ------------------------------------------------------------------------------ bulks that turn out larger than they may
+# ----------------------------------------------------------------------------- bulks that turn out larger than they may
 
 
 class TooManyEntriesError(Exception):

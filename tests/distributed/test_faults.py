@@ -14,7 +14,6 @@ from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, gathered, same_bat
 import spsample as sp
 from spsample.comm import Channel, Sent, collective, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
 from spsample.features import PartitionedFeatures
 from spsample.sampling.workload import Workload, sample_batches
@@ -50,7 +49,7 @@ def want(graph, sampler=SAGE):
 def partitioned(graph="plain", c=1, algorithm="column", hubs=None):
     def make(comm):
         parts = {"algorithm": algorithm, "replicate_hubs": hubs}
-        return ComparedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
+        return sp.PartitionedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
 
     return make
 

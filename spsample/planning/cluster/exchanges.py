@@ -27,12 +27,8 @@ Phase = Literal[
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """The purposes of communication, in the order of a training step."""
 
-Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
-MODELLED_ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`.
-
-The model knows those that users choose from (`spsample.distributed.algorithms`), and the variants for measurements.
-"""
+Algorithm = Literal["column", "stages", "oblivious"]
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
@@ -239,7 +235,6 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
 
 
 __all__ = [
-    "MODELLED_ALGORITHMS",
     "PHASES",
     "Algorithm",
     "Exchange",

@@ -1,4 +1,4 @@
-"""Exchanges of a layer with algorithm 2 of the paper, its variants, and its sparsity-oblivious baseline."""
+"""Exchanges of a layer with algorithm 2 of the paper, and with its sparsity-oblivious baseline."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def stages_exchanges(
     if again:  # with edge ids for the extraction
         yield from fetch(counts, hop, wire)
     if shape.replication > 1:
-        own = _REDUCTION[law](counts, hop, wire, algorithm)
+        own = _REDUCTION[law](counts, hop, wire)
         yield row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
-        yield stages_header(shape, gathers(counts, law, algorithm))
+        yield stages_header(shape, gathers(counts, law))
     if law == "graph":
         yield from group_columns(counts, hop, wire)
 
@@ -66,11 +66,11 @@ def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iter
     yield stages_header(counts.shape, stages_of(counts.shape))
 
 
-def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
+def gathers(counts: RankCounts, law: DrawLaw) -> int:
     """How often a row group puts something together in a layer, at least; one batch after the other as published."""
-    if law in ("row", "entry") and algorithm in ("stages", "oblivious"):
+    if law in ("row", "entry"):
         return 1 + int(counts.shape.group_batches(int(counts.batches.sum())).max())
-    return {"row": 1, "entry": 3 if algorithm == "stages-split" else 1, "column": 3, "graph": 1}[law]
+    return 3 if law == "column" else 1
 
 
 def stages_of(shape: GridShape) -> int:
@@ -91,24 +91,9 @@ def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) ->
     return found.T.reshape(shape.ranks)
 
 
-def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
-    """(p,): rows of P, as published once for each batch; or what was drawn from them."""
-    if algorithm == "stages-split":
-        drawn = (
-            hop.stage_rows * widths(_longest_in_stages(counts.shape, hop.longest_edges))
-            + hop.stage_edges * wire.entry_bytes
-        )
-        return drawn + wire.row_normalized * row_lengths(counts.shape, hop)
-    return rows_of_product(counts, hop, wire, algorithm)
-
-
-def rows_of_product(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
-    """(p,): rows of P, once for each batch or once for all."""
-    if algorithm != "stages-distinct":
-        return row_lengths(counts.shape, hop) + hop.stage_entries * wire.entry_bytes
-    shape = counts.shape
-    lengths = in_columns(shape, hop.group_rows) * widths(_longest_in_stages(shape, hop.longest))
-    return lengths + in_columns(shape, hop.group_entries) * wire.entry_bytes
+def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
+    """(p,): rows of P, once for each batch."""
+    return row_lengths(counts.shape, hop) + hop.stage_entries * wire.entry_bytes
 
 
 def row_lengths(shape: GridShape, hop: HopCounts) -> FloatArray:
@@ -116,27 +101,22 @@ def row_lengths(shape: GridShape, hop: HopCounts) -> FloatArray:
     return hop.stage_rows * widths(_longest_in_stages(shape, hop.longest))
 
 
-def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
-    """(p,): rows of P; or lengths of rows, drawn columns and extracted edges."""
-    shape = counts.shape
-    if algorithm != "stages-split":
-        return rows_of_product(counts, hop, replace(wire, edge_id_bytes=0), algorithm)
-    drawn = in_columns(shape, grouped(shape, hop.positions)) * wire.id_bytes
-    edges = masked(shape, hop, wire) if wire.edge_id_bytes == 0 else 0.0
-    return row_lengths(shape, hop) + drawn + edges
+def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
+    """(p,): rows of P, without edge ids."""
+    return row_law_reduction(counts, hop, replace(wire, edge_id_bytes=0))
 
 
-def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
+def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): for each batch the entries of its frontier and the largest exponent; sums by column; extracted edges."""
     shape = counts.shape
     k = np.repeat(shape.group_batches(int(counts.batches.sum())), shape.replication)
     entries = in_columns(shape, hop.group_entries) / np.maximum(k, 1)
     heads = k * (widths(entries) + EXPONENT_BYTES + widths(hop.stage_entries / np.maximum(k, 1)))
     sums = hop.stage_entries * (wire.id_bytes + numerator_bytes(hop.stage_most_summed, wire))
-    return heads + sums + graph_law_reduction(counts, hop, wire, algorithm)
+    return heads + sums + graph_law_reduction(counts, hop, wire)
 
 
-def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
+def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): extracted edges, and the lengths of rows where they say what edges weigh."""
     lengths = wire.row_normalized * row_lengths(counts.shape, hop)
     return masked(counts.shape, hop, wire) + lengths
@@ -165,7 +145,7 @@ def group_columns(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Itera
         yield stages_header(shape, 2)
 
 
-_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireWidths, Algorithm], FloatArray]] = {
+_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireWidths], FloatArray]] = {
     "row": row_law_reduction,
     "entry": entry_law_reduction,
     "column": column_law_reduction,

@@ -12,11 +12,6 @@ Three things are kept apart: *counts* (`RankCounts`), which are counted from a b
 "stages"
     Algorithm 2 of the paper: distinct rows of a row group's batches, stage by stage, then the all-reduce of P over the
     row group: of every batch its rows, or (column law) its sums by column and later the extracted edges.
-"stages-distinct", a variant for measurements
-    As "stages", but a row that several batches want is put together once for all of them.
-"stages-split", a variant for measurements
-    As "stages" without the all-reduce where that is redundant (node-wise, entry law): the rows of P stay split over
-    the row group, and only what was drawn or extracted from them is gathered.
 "oblivious"
     Whole block rows of A are broadcast instead, whatever is needed of them.
 
@@ -33,10 +28,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
-from spsample.errors import InputError
+from spsample.common.checks import require_choice
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.planning.cluster.column_traffic import COLUMN_EXCHANGES
 from spsample.planning.cluster.exchanges import (
-    MODELLED_ALGORITHMS,
     PHASES,
     Algorithm,
     Exchange,
@@ -76,7 +71,7 @@ def bulk_traffic(
         What `sampler.draw_law` tells of the graph; it decides what is exchanged.
     wire : WireWidths
     algorithm : str
-        One of `MODELLED_ALGORITHMS`.
+        One of `spsample.distributed.algorithms.ALGORITHMS`.
     feature_bytes : int
         Bytes of a vertex's features; 0: no features are fetched.
     model_bytes : int
@@ -91,10 +86,7 @@ def bulk_traffic(
     InputError
         If there is no such algorithm.
     """
-    if algorithm not in MODELLED_ALGORITHMS:
-        raise InputError(
-            argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(MODELLED_ALGORITHMS)
-        )
+    require_choice("algorithm", algorithm, tuple(ALGORITHMS))
     sampling: list[Exchange] = []
     if counts.shape.ranks > 1:
         if counts.shape.num_blocks > 1 or algorithm != "column":
@@ -127,7 +119,7 @@ _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 2, "column": 0, "graph": 1}
 
 def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
     """How often ranks ask each other in a layer; where every rank has the rows of its batches, nobody is asked."""
-    return 0 if law == "entry" and algorithm not in ("column", "stages-split") else _ROUNDS[law]
+    return 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
 
 
 def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Exchange]:

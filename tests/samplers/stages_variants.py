@@ -1,4 +1,4 @@
-"""Two variants of the published algorithm that are not published: for tests and measurements, no choice of users."""
+"""Two variants of the published algorithm that are not published: no choice of users."""
 
 from __future__ import annotations
 
