@@ -23,7 +23,6 @@ from spsample.features import PartitionedFeatures
 from spsample.planning.cluster import (
     Cluster,
     GridPlan,
-    Job,
     Link,
     Network,
     PhasePlan,
@@ -161,9 +160,16 @@ def simulate(
 
 
 def _cell(pilot: Pilot, setting: Setting, p: int, c: int, algorithm: str) -> list[dict[str, Any]]:
-    cluster = Cluster(p, setting.memory_per_rank, setting.network, setting.ranks_per_node)
-    job = Job(algorithm, model_bytes=model_bytes(pilot, setting), bulk_size=setting.bulk_size)  # type: ignore[arg-type]
-    (grid,) = plan_cluster(pilot, cluster, job, replication=c).grids
+    how: dict[str, Any] = {"algorithm": algorithm, "bulk_size": setting.bulk_size}
+    cluster = Cluster(
+        p,
+        setting.memory_per_rank,
+        setting.network,
+        setting.ranks_per_node,
+        model_bytes=model_bytes(pilot, setting),
+        **how,
+    )
+    (grid,) = plan_cluster(pilot, cluster, replication=c).grids
     cell = {
         "ranks": p,
         "replication": c,
@@ -176,7 +182,7 @@ def _cell(pilot: Pilot, setting: Setting, p: int, c: int, algorithm: str) -> lis
     }
     if not grid.fits:
         return [{**cell, **_row("", "", 0.0, "predicted", _NOTHING, 0.0)}]
-    moved = _record(pilot, setting, grid, job) if _recordable(pilot, setting, grid) else None
+    moved = _record(pilot, setting, grid, cluster) if _recordable(pilot, setting, grid) else None
     rows = [{**cell, **_of_phase(one, moved)} for one in grid.phases]
     whole, rest = divmod(pilot.num_batches, grid.bulk_size)
     steps = whole * -(-grid.bulk_size // p) + -(-rest // p)
@@ -253,7 +259,7 @@ def _recordable(pilot: Pilot, setting: Setting, grid: GridPlan) -> bool:
     return pilot.scale == 1 and p <= setting.most_recorded and p * grid.memory_bytes <= setting.memory_here
 
 
-def _record(pilot: Pilot, setting: Setting, grid: GridPlan, job: Job) -> dict[str, Moved]:
+def _record(pilot: Pilot, setting: Setting, grid: GridPlan, cluster: Cluster) -> dict[str, Moved]:
     """By phase, what ranks move in an epoch, from bulks of other batches than the pilots' and a step on each batch."""
     p, k, b = grid.shape.ranks, grid.bulk_size, pilot.batch_size
     order = np.random.default_rng(1).permutation(pilot.seeds)
@@ -263,13 +269,13 @@ def _record(pilot: Pilot, setting: Setting, grid: GridPlan, job: Job) -> dict[st
     if len(order) % (k * b):
         bulks.append((whole * k, order[whole * k * b :], 1.0))
     x = np.zeros((pilot.graph.num_nodes, pilot.profile.feature_bytes // FLOAT_BYTES), np.float32)
-    gradients, nothing = np.zeros(job.model_bytes // FLOAT_BYTES, np.float32), np.zeros(0, np.int64)
+    gradients, nothing = np.zeros(cluster.model_bytes // FLOAT_BYTES, np.float32), np.zeros(0, np.int64)
 
     def body(comm: Communicator) -> dict[str, NDArray[np.float64]]:
         sp.set_num_threads(1)
         recorder, found = Recorder(comm), dict[str, Any]()
         on_grid = sp.ProcessGrid(recorder, replication=grid.shape.replication)
-        parts = sp.PartitionedGraph.from_graph(pilot.graph, on_grid, algorithm=job.algorithm)
+        parts = sp.PartitionedGraph.from_graph(pilot.graph, on_grid, algorithm=cluster.algorithm)
         features = PartitionedFeatures.of(x, on_grid)
         sp.bulk_sample(parts, order[:p], pilot.sampler, batch_size=1)  # makes what is made once
         for first, seeds, times in bulks:

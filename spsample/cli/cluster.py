@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.common.options import Option
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spsample.cli.sampling import SamplingOptions
-    from spsample.planning.cluster import ClusterPlan, GridPlan, Job
+    from spsample.planning.cluster import ClusterPlan, GridPlan
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
@@ -123,10 +123,14 @@ def cluster_facts(
         network=network,
         ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
+        algorithm=cast("Any", options.algorithm),
+        hub_budget=_bytes("replicate_hubs", options.replicate_hubs),
+        model_bytes=_bytes("model_size", options.model_size),
+        edge_ids=edge_ids,
+        prefetch=prefetch,
     )
-    job = _job(options, edge_ids, prefetch)
     replication = _replication(options.replication)
-    plan = plan_cluster(pilot, cluster, job, replication=replication)
+    plan = plan_cluster(pilot, cluster, replication=replication)
     profile = pilot.profile
     facts = {
         "source": source,
@@ -171,17 +175,11 @@ def train_line(
     return f"{shlex.join([*start, 'train', source])} \\\n    {shlex.join(chain(*words))}"
 
 
-def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
+def _bytes(name: str, text: str | None) -> int:
+    """The bytes that a text stands for; 0 where there is none."""
     from spsample.common.units import require_bytes
-    from spsample.planning.cluster import Job
-    from spsample.planning.cluster.plan import require_algorithm
 
-    sizes = [
-        0 if text is None else require_bytes(name, text)
-        for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
-    ]
-    algorithm = require_algorithm(options.algorithm)
-    return Job(algorithm, sizes[0], sizes[1], edge_ids=edge_ids, prefetch=prefetch)
+    return 0 if text is None else require_bytes(name, text)
 
 
 def _replication(text: str) -> int | None:
@@ -230,7 +228,7 @@ def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{batches} of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{count(cluster.ranks, 'rank', 'ranks')} of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
-        f"network {cluster.network.name}, algorithm {plan.job.algorithm}",
+        f"network {cluster.network.name}, algorithm {plan.cluster.algorithm}",
         f"predicted from {pilots}{scaled}; times are those of communication alone",
     ]
 

@@ -21,7 +21,7 @@ from spsample.cli.main import app
 from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import GraphProfile
-from spsample.planning.cluster import Cluster, Job, plan_cluster
+from spsample.planning.cluster import Cluster, plan_cluster
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
@@ -119,32 +119,34 @@ def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
 def _memory(bulk_size, c):
     from spsample.planning.cluster.plan import _Planned
 
-    return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
+    return sum(_Planned(PILOT, CLUSTER, GridShape(8, c))._of_bulk(bulk_size)[0].values())
 
 
 def test_a_bulk_size_that_is_asked_for_is_taken_or_refused():
     found = plan_cluster(PILOT, CLUSTER, replication=2).grids[0]
-    (grid,) = plan_cluster(PILOT, CLUSTER, Job(bulk_size=24), replication=2).grids
+    (grid,) = plan_cluster(PILOT, replace(CLUSTER, bulk_size=24), replication=2).grids
     assert (grid.fits, grid.bulk_size, grid.largest_bulk_size) == (True, 24, found.largest_bulk_size)
     assert grid.memory_bytes == _memory(24, 2)
     steps = 10 * 3 + 2  # 256 batches: ten bulks of three batches a rank, and one of two
-    messages = {one.phase: one.messages_max for one in plan_cluster(PILOT, CLUSTER, Job(bulk_size=24)).grids[0].phases}
+    messages = {
+        one.phase: one.messages_max for one in plan_cluster(PILOT, replace(CLUSTER, bulk_size=24)).grids[0].phases
+    }
     assert messages["features"] == pytest.approx(2 * 7 * steps)
-    whole = plan_cluster(PILOT, CLUSTER, Job(bulk_size=10**6), replication=2).grids[0]
+    whole = plan_cluster(PILOT, replace(CLUSTER, bulk_size=10**6), replication=2).grids[0]
     assert whole.bulk_size == PILOT.num_batches
-    small = replace(CLUSTER, memory_per_rank=_memory(16, 2))
-    (refused,) = plan_cluster(PILOT, small, Job(bulk_size=64), replication=2).grids
+    small = replace(CLUSTER, memory_per_rank=_memory(16, 2), bulk_size=64)
+    (refused,) = plan_cluster(PILOT, small, replication=2).grids
     assert not refused.fits
     assert refused.phases == ()
     assert re.match(r"a bulk of 64 takes .* MiB: bulks", refused.refusal)
     assert 16 <= refused.largest_bulk_size < 64
     with pytest.raises(InputError, match="bulk_size: got 0"):
-        Job(bulk_size=0)
+        replace(CLUSTER, bulk_size=0)
 
 
 def test_hubs_save_traffic_and_take_memory():
     without, with_hubs = (
-        plan_cluster(PILOT, CLUSTER, Job(hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
+        plan_cluster(PILOT, replace(CLUSTER, hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
     )
     assert with_hubs.memory["hub rows"] == 100_000
     rows = [next(p for p in one.phases if p.phase == "rows") for one in (without, with_hubs)]
@@ -196,7 +198,8 @@ OWN = pytest.mark.parametrize(
 def test_samplers_of_ones_own_are_planned_by_what_they_state(own, like, algorithm):
     plans = [
         plan_cluster(
-            sample_pilot(GRAPH, range(1024), sampler, batch_size=16, feature_bytes=40), CLUSTER, Job(algorithm)
+            sample_pilot(GRAPH, range(1024), sampler, batch_size=16, feature_bytes=40),
+            replace(CLUSTER, algorithm=algorithm),
         )
         for sampler in (own, like)
     ]

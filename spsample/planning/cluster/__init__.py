@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from spsample.planning.cluster.network import Link, Network, network_named
 from spsample.planning.cluster.pilot import Pilot, sample_pilot, scaled_pilot
-from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, Job, PhasePlan, as_dict, plan_cluster
+from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, PhasePlan, as_dict, plan_cluster
 
 __all__ = [
     "Cluster",
     "ClusterPlan",
     "GridPlan",
-    "Job",
     "Link",
     "Network",
     "PhasePlan",

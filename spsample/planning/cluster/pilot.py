@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from typing import Any, NamedTuple
@@ -22,9 +21,10 @@ from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
 from spsample.planning.cluster.rank_counts import RankCounts
 from spsample.planning.cluster.visits import BlockVisits
-from spsample.planning.workload import Workload
+from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
+from spsample.sampling.workload import Workload
 from spsample.store import Graph
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
@@ -278,29 +278,28 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
-    start = time.perf_counter()
-    bulk = sample_cheap(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
+    trial = _cheap_trial(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
         batch_size=batch_size,
         num_batches=-(-len(ids) // batch_size),
         graph=graph,
-        bulk=bulk,
-        seconds=time.perf_counter() - start,
+        bulk=trial.bulk,
+        seconds=trial.seconds,
         seeds=ids,
     )
 
 
-def sample_cheap(graph: Graph, pilots: Workload) -> BulkSample:
+def _cheap_trial(graph: Graph, pilots: Workload) -> Trial:
     """As many of the first pilots as are cheap, told by the first two."""
-    first = pilots.first(FIRST_PILOTS).sample()
+    first = Trial.of(pilots.part(0, FIRST_PILOTS)).bulk
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
     if pilots.sampler.kind == "layer-wise":
         entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
-    return pilots.first(max(cheap, FIRST_PILOTS)).sample()
+    return Trial.of(pilots.part(0, max(cheap, FIRST_PILOTS)))
 
 
 def scaled_pilot(
@@ -371,4 +370,4 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
-__all__ = ["GridPilot", "Pilot", "sample_cheap", "sample_pilot", "scaled_pilot"]
+__all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.lazily import lazily
@@ -28,7 +28,7 @@ NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a plan is for.
+    """Ranks, what connects them, and how they sample.
 
     Attributes
     ----------
@@ -40,31 +40,6 @@ class Cluster:
     ranks_per_node : int
     threads : int
         Threads of a rank.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If one of them is out of range.
-    """
-
-    ranks: int
-    memory_per_rank: int
-    network: Network
-    ranks_per_node: int
-    threads: int = 8
-
-    def __post_init__(self) -> None:
-        for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads"):
-            object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
-        require_type("network", self.network, Network, "a Network, as network_named makes")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to run there.
-
-    Attributes
-    ----------
     algorithm : {"column", "stages", "oblivious"}
     hub_budget : int
         Bytes of hub rows that every rank holds.
@@ -80,9 +55,14 @@ class Job:
     Raises
     ------
     InputError, DTypeError
-        If there is a bulk size, and it is no integer from 1 on.
+        If one of them is out of range.
     """
 
+    ranks: int
+    memory_per_rank: int
+    network: Network
+    ranks_per_node: int
+    threads: int = 8
     algorithm: Algorithm = "column"
     hub_budget: int = 0
     model_bytes: int = 0
@@ -91,8 +71,11 @@ class Job:
     bulk_size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.bulk_size is not None:
-            object.__setattr__(self, "bulk_size", require_int("bulk_size", self.bulk_size, minimum=1))
+        counts = ["ranks", "memory_per_rank", "ranks_per_node", "threads"]
+        for name in counts if self.bulk_size is None else [*counts, "bulk_size"]:
+            object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
+        require_type("network", self.network, Network, "a Network, as network_named makes")
+        require_choice("algorithm", self.algorithm, tuple(ALGORITHMS))
 
 
 @dataclass(frozen=True)
@@ -155,7 +138,6 @@ class ClusterPlan:
     """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows."""
 
     cluster: Cluster
-    job: Job
     grids: tuple[GridPlan, ...]
     left_out: tuple[int, ...] = ()
 
@@ -183,20 +165,18 @@ class ClusterPlan:
 def plan_cluster(
     pilot: Pilot,
     cluster: Cluster,
-    job: Job | None = None,
     *,
     replication: int | None = None,
 ) -> ClusterPlan:
     """Memory, the largest bulk, bytes and time of an epoch for each replication.
 
-    Of each c that fits, the bulk size is that of the job, or else the smallest of the largest one and its halves whose
+    Of each c that fits, the bulk size is the given one, or else the smallest of the largest one and its halves whose
     epoch takes at most 5 % longer than with any of them.
 
     Parameters
     ----------
     pilot : Pilot
     cluster : Cluster
-    job : Job, optional
     replication : int, optional
         c; None: every divisor of p.
 
@@ -218,8 +198,6 @@ def plan_cluster(
     >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
     ([1, 2, 4], 4)
     """
-    job = Job() if job is None else job
-    require_algorithm(job.algorithm)
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
     fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MOST_CELLS]
@@ -231,41 +209,24 @@ def plan_cluster(
             hint="Plan a larger replication.",
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
-    grids = tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting)
-    return ClusterPlan(cluster, job, grids, left_out)
-
-
-def require_algorithm(name: str) -> Algorithm:
-    """Return the name of an algorithm that users choose from, or refuse it.
-
-    Examples
-    --------
-    >>> require_algorithm("stages-split")
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: algorithm: got 'stages-split'; expected one of 'column', 'stages', 'oblivious'
-    """
-    return cast("Algorithm", require_choice("algorithm", name, tuple(ALGORITHMS)))
-
-
-def _wire_of(pilot: Pilot, job: Job) -> WireWidths:
-    profile = pilot.profile
-    return WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+    grids = tuple(_Planned(pilot, cluster, shape).plan() for shape in fitting)
+    return ClusterPlan(cluster, grids, left_out)
 
 
 class _Planned:
     """The plan of one grid."""
 
-    def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
-        self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
-        self._wire = _wire_of(pilot, job)
-        self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
+    def __init__(self, pilot: Pilot, cluster: Cluster, shape: GridShape) -> None:
+        self._pilot, self._cluster, self._shape = pilot, cluster, shape
+        profile = pilot.profile
+        self._wire = WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=cluster.edge_ids)
+        self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=cluster.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
     @lazily
     def _on_grid(self) -> GridPilot:
-        blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
-        return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
+        blocks = self._pilot.blocks(self._shape, self._cluster.hub_budget)
+        return self._pilot.on(self._shape, blocks, with_stages=self._cluster.algorithm != "column")
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -276,11 +237,11 @@ class _Planned:
             self._pilot.sampler,
             self._pilot.sampler.draw_law(profile.weighting),
             self._wire,
-            self._job.algorithm,
+            self._cluster.algorithm,
             feature_bytes=profile.feature_bytes,
-            model_bytes=self._job.model_bytes,
+            model_bytes=self._cluster.model_bytes,
         )
-        memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
+        memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._cluster.hub_budget)
         if counts.batches.max() > 1:  # the last bulk of an epoch may have a batch per rank
             memory["exchanges"] = max(memory["exchanges"], self._of_bulk(self._size(1))[0]["exchanges"])
         phases: dict[Phase, tuple[PhaseBytes, float]] = {}
@@ -292,8 +253,8 @@ class _Planned:
 
     def plan(self) -> GridPlan:
         largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
-        if self._job.bulk_size is not None:
-            return self._asked(min(self._job.bulk_size, self._pilot.num_batches), self._size(largest))
+        if self._cluster.bulk_size is not None:
+            return self._asked(min(self._cluster.bulk_size, self._pilot.num_batches), self._size(largest))
         if largest == 0:
             return self._refused(0, self._size(1), "one batch per rank takes")
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
@@ -364,9 +325,9 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
             "duplex": network.duplex,
             "per_exchange": network.per_exchange,
         },
-        "algorithm": plan.job.algorithm,
-        "replicate_hubs": plan.job.hub_budget,
-        "model_bytes": plan.job.model_bytes,
+        "algorithm": cluster.algorithm,
+        "replicate_hubs": cluster.hub_budget,
+        "model_bytes": cluster.model_bytes,
         "grids": [_grid_as_dict(one) for one in plan.grids],
         "left_out": list(plan.left_out),
         "recommended": recommended,
@@ -389,4 +350,4 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
     }
 
 
-__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster", "require_algorithm"]
+__all__ = ["Cluster", "ClusterPlan", "GridPlan", "PhasePlan", "as_dict", "plan_cluster"]
