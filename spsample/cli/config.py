@@ -40,6 +40,7 @@ __all__ = ["CONFIG", "REMOVED", "SET", "check_given_once", "read_config", "set_d
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"
 REMOVED = {
+    "cache-report": {"figure": "leave it out: --json and --output have all figures"},
     "plan": {
         "computation": _MEASURE,
         "no_computation": _MEASURE,
