@@ -44,8 +44,7 @@ from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
 from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
-from spsample.timeline import Phases, Timeline
-from spsample.timeline.stages import waiting_for
+from spsample.timeline import Phases, Timeline, waiting_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from spsample.errors import DataError
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
 from spsample.timeline.spans import NO_BATCH
@@ -22,11 +21,9 @@ from spsample.timeline.spans import NO_BATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RankRows", "Trace", "TraceFile", "TraceSpan", "read_trace", "trace_file"]
+__all__ = ["RankRows", "TraceFile", "trace_file"]
 
 _NANOSECONDS = 1e9
-_LONGEST = 1e9
-"""Seconds that no run takes."""
 
 
 class RankRows(NamedTuple):
@@ -129,53 +126,3 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Tra
             trace.write_names(one)
         yield trace
         file.write(b"\n]}\n")
-
-
-class TraceSpan(NamedTuple):
-    """A span as it is read from a trace: seconds, rank and row of its thread; whether it is for a batch."""
-
-    name: str
-    is_part: bool
-    begin: float
-    end: float
-    thread: tuple[int, int]
-    has_batch: bool
-
-
-class Trace(NamedTuple):
-    """What a trace holds: spans, and names of threads by rank and row."""
-
-    spans: list[TraceSpan]
-    threads: dict[tuple[int, int], str]
-
-
-def read_trace(path: Path) -> Trace:
-    """Read a trace, all of it.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, or is no trace.
-    """
-    with system_errors(path, "a file that can be read"):
-        text = path.read_bytes()
-    try:
-        events = json.loads(text)["traceEvents"]
-        spans = [_span(event) for event in events if event["ph"] == "X"]
-        named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
-        return Trace(spans, {_thread(event): str(event["args"]["name"]) for event in named})
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        given = f"a file that cannot be read ({type(error).__name__}: {error})"
-        raise DataError(argument=str(path), given=given, expected="a trace of --trace or Timeline") from None
-
-
-def _span(event: dict[str, Any]) -> TraceSpan:
-    begin, length = float(event["ts"]) / 1e6, float(event["dur"]) / 1e6
-    if not (abs(begin) < _LONGEST and 0 <= length < _LONGEST):
-        raise ValueError(f"ts {event['ts']}, dur {event['dur']}")
-    has_batch = "batch" in event.get("args", {})
-    return TraceSpan(str(event["name"]), event.get("cat") == "part", begin, begin + length, _thread(event), has_batch)
-
-
-def _thread(event: dict[str, Any]) -> tuple[int, int]:
-    return int(event["pid"]), int(event["tid"])

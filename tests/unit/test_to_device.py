@@ -25,8 +25,7 @@ from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, Partit
 from spsample.loading import FactoredLoader
 from spsample.loading.to_device.stage import ToDevice, copies_to, require_device
 from spsample.loading.to_device.walking import map_arrays
-from spsample.timeline import Phases, Timeline
-from spsample.timeline.stages import stage_times
+from spsample.timeline import Phases, Timeline, stage_times
 
 torch = pytest.importorskip("torch")
 
