@@ -26,7 +26,7 @@ from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 from spsample.store import Graph
 
-__all__ = ["BEST", "BUDGETS", "SCORES", "CacheReport", "advise", "cache_report"]
+__all__ = ["CacheReport", "advise", "cache_report"]
 
 Ids = NDArray[np.int64]
 Scores = NDArray[np.float64]

@@ -10,8 +10,8 @@ from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.buffers import NOTHING_AHEAD, Buffers, FeaturesAhead, SharedBulk
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.device_scratch import CALL_BYTES, device_scratch
 from spsample.planning.memory_check import default_budget
+from spsample.planning.scratch import CALL_BYTES, device_scratch
 from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample
 from spsample.sampling.workload import Workload

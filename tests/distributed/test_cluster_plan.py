@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from counted_bulks import count_bulk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -22,12 +23,11 @@ from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import GraphProfile
 from spsample.planning.cluster import Cluster, plan_cluster
-from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import NETWORKS, network_named
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
-from spsample.planning.cluster.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
+from spsample.planning.cluster.plan import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from counted_bulks import count_bulk
 from hypothesis import given
 from hypothesis import strategies as st
 from own_samplers import NearUniform, SumSampler
@@ -19,23 +20,9 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
 from spsample.features import PartitionedFeatures
-from spsample.planning.cluster.block_rows import BlockRows, hub_rows
-from spsample.planning.cluster.column_traffic import (
-    asked_pairs,
-    column_law,
-    drawn_columns,
-    drawn_edges,
-    entry_law,
-    extraction,
-    graph_law,
-    masked_edges,
-    named_rows,
-    positions,
-    row_law,
-    src_sets,
-)
-from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.counting import HopCounts, RankCounts
 from spsample.planning.cluster.exchanges import (
+    WireWidths,
     all_gather,
     answered,
     asked,
@@ -47,20 +34,33 @@ from spsample.planning.cluster.exchanges import (
     row_gather,
     stages_reply,
     stages_request,
+    widths,
 )
-from spsample.planning.cluster.grid_shape import GridShape, grouped
+from spsample.planning.cluster.grid_shape import BlockRows, GridShape, grouped, hub_rows
 from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
-from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
-from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.planning.cluster.stages_traffic import (
+from spsample.planning.cluster.pilot import BlockVisits, GridPilot, Visits, sample_pilot, scaled_pilot, seen
+from spsample.planning.cluster.traffic import (
+    asked_pairs,
+    bulk_traffic,
+    by_phase,
+    column_law,
     column_law_reduction,
+    drawn_columns,
+    drawn_edges,
+    entry_law,
     entry_law_reduction,
+    extraction,
+    features,
+    gradients,
+    graph_law,
     in_columns,
+    masked_edges,
+    named_rows,
+    positions,
+    row_law,
     row_law_reduction,
+    src_sets,
 )
-from spsample.planning.cluster.traffic import bulk_traffic, by_phase, features, gradients
-from spsample.planning.cluster.visits import BlockVisits, Visits, seen
-from spsample.planning.cluster.wire_widths import WireWidths, widths
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
@@ -286,7 +286,7 @@ def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
 
 def test_an_unknown_algorithm_is_refused():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 8), GridShape(2))
-    with pytest.raises(InputError, match="algorithm: got 'other'; expected one of column, stages"):
+    with pytest.raises(InputError, match="algorithm: got 'other'; expected one of 'column', 'stages'"):
         bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireWidths(), "other")
 
 
@@ -498,7 +498,7 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
     shape, law = GridShape(*grid), sampler.draw_law("unweighted")
     pilot = sample_pilot(GRAPH, SEEDS, sampler, batch_size=16)
     exact = count_bulk(GRAPH, bulk_of(sampler, batches), shape)
-    predicted = pilot.counts(shape, batches)
+    predicted = GridPilot(pilot, shape).counts(batches)
     sums = []
     for counts in (exact, predicted):
         traffic = bulk_traffic(counts, sampler, law, WireWidths(), algorithm, feature_bytes=100)
@@ -515,13 +515,13 @@ def test_ranks_differ_as_the_pilots_do_that_stand_for_their_batches(sampler, gri
     """A bulk of as many batches as there are pilots: what adds up over batches is counted, not expected."""
     shape, pilot = GridShape(*grid), sample_pilot(GRAPH, SEEDS, sampler, batch_size=64)
     pilot = replace(pilot, bulk=bulk_of(sampler, 24))
-    predicted, counted = pilot.counts(shape, 24), count_bulk(GRAPH, pilot.bulk, shape)
+    predicted, counted = GridPilot(pilot, shape).counts(24), count_bulk(GRAPH, pilot.bulk, shape)
     assert predicted.inputs == pytest.approx(counted.inputs)
     for one, other in zip(predicted.hops, counted.hops, strict=True):
         assert one.pairs == pytest.approx(other.pairs)
         assert one.edges == pytest.approx(other.edges)
         assert one.stage_edges == pytest.approx(other.stage_edges)
-    twice = pilot.counts(shape, 48)  # each pilot stands for two batches
+    twice = GridPilot(pilot, shape).counts(48)  # each pilot stands for two batches
     assert twice.inputs.sum(axis=0) == pytest.approx(2 * counted.inputs.sum(axis=0))
 
 
@@ -535,7 +535,7 @@ def test_a_scaled_pilot_predicts_the_larger_graph():
     assert (scaled.scale, scaled.bulk.sampler, scaled.num_batches) == (4.0, sampler, -(-len(seeds) // 64))
     direct = sample_pilot(large, seeds, sampler, batch_size=64)
     for name, tolerance in {"pairs": 0.1, "edges": 0.1, "rows": 0.1, "row_entries": 0.2}.items():  # longest rows grow
-        one, other = (getattr(pilot.counts(shape, 16).hops[1], name).sum() for pilot in (scaled, direct))
+        one, other = (getattr(GridPilot(pilot, shape).counts(16).hops[1], name).sum() for pilot in (scaled, direct))
         assert one == pytest.approx(other, rel=tolerance), name
 
 

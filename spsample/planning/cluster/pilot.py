@@ -7,6 +7,8 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
@@ -15,17 +17,110 @@ from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
 from spsample.planning.bulk_counts import GraphProfile
-from spsample.planning.cluster.block_rows import BlockRows, hub_rows
-from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.counting import LayerCounting, RankCounts, count_sources, hop_counts
+from spsample.planning.cluster.grid_shape import BlockRows, FloatArray, GridShape, hub_rows
 from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
-from spsample.planning.cluster.rank_counts import RankCounts
-from spsample.planning.cluster.visits import BlockVisits
 from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
 from spsample.store import Graph
+
+RATES, ROUNDS = 96, 400
+
+
+class Visits:
+    """What m batches visited: `histogram[f]` things were visited by f of them, `histogram[0]` by none.
+
+    Things are vertices, or entries of their rows. Up to m batches the expected number of distinct things is that of
+    choosing some of the m batches (rarefaction, exact in the mean). Beyond, every thing has a probability of being
+    visited by a batch, and how these are distributed is fitted to the histogram: a mixture of binomials of the greatest
+    likelihood, by expectation maximisation (Norris, Pollock, "Nonparametric MLE under two closed capture-recapture
+    models", Biometrics 1996).
+
+    Examples
+    --------
+    >>> visits = Visits([90.0, 8.0, 1.0])       # two batches: eight vertices in one of them, one in both
+    >>> visits.distinct(1), visits.distinct(2), visits.distinct(3) > 9
+    (5.0, 9.0, True)
+    """
+
+    def __init__(self, histogram: NDArray[Any] | list[float]) -> None:
+        self.histogram = np.asarray(histogram, np.float64)
+        self.batches = len(self.histogram) - 1
+
+    def distinct(self, batches: int) -> float:
+        """Expected number of distinct things that `batches` batches visit."""
+        if batches <= self.batches:
+            return self._rarefied(batches)
+        more = self._fitted(batches) - self._fitted(self.batches)
+        return min(self._rarefied(self.batches) + more, float(self.histogram.sum()))
+
+    def _rarefied(self, batches: int) -> float:
+        return float(self.histogram[1:] @ seen(self.batches, batches))
+
+    def _fitted(self, batches: int) -> float:
+        shares, rates = self._mixture
+        return float(self.histogram.sum() * (shares @ (1.0 - (1.0 - rates) ** batches)))
+
+    @lazily
+    def _mixture(self) -> tuple[FloatArray, FloatArray]:
+        """Shares of things and the probability with which a batch visits them."""
+        m, f = self.batches, np.arange(self.batches + 1)[:, None]
+        rates = np.concatenate([[0.0], np.geomspace(1e-4 / m, 1.0 - 1e-6, RATES)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.nan_to_num(f * np.log(rates), nan=0.0) + (m - f) * np.log1p(-rates) + _choose(m, f)
+        likelihood = np.exp(logs)
+        shares = np.full(len(rates), 1.0 / len(rates))
+        weights = self.histogram / max(float(self.histogram.sum()), 1.0)
+        for _ in range(ROUNDS):
+            shares = shares * (likelihood.T @ (weights / np.maximum(likelihood @ shares, 1e-300)))
+        return shares, rates
+
+
+class BlockVisits:
+    """What m batches visited of each block row.
+
+    Parameters
+    ----------
+    histogram : array (m + 1, p/c)
+        Things of each block row by the number of batches that visited them; `histogram[0]` is not used.
+    unvisited : float
+        Things that no batch visited, of all block rows.
+    """
+
+    def __init__(self, histogram: FloatArray, unvisited: float) -> None:
+        self._histogram = histogram
+        self._all = Visits(np.concatenate([[max(unvisited, 0.0)], histogram[1:].sum(axis=1)]))
+
+    def distinct(self, batches: int) -> FloatArray:
+        """(p/c,): expected number of distinct things of each block row that `batches` batches visit."""
+        known = seen(self._all.batches, min(batches, self._all.batches)) @ self._histogram[1:]
+        sums: FloatArray = known * (self._all.distinct(batches) / max(float(known.sum()), 1e-300))
+        return sums
+
+
+def seen(pilots: int, batches: int) -> FloatArray:
+    """For f = 1 .. m, the probability that something visited by f of m batches is visited by some of j chosen ones.
+
+    It is missed with probability C(m - f, j) / C(m, j).
+
+    Examples
+    --------
+    >>> seen(4, 2).round(3).tolist()
+    [0.5, 0.833, 1.0, 1.0]
+    """
+    left = pilots - np.arange(1, pilots + 1)
+    missed = np.exp(_choose(np.maximum(left, batches), batches) - _choose(pilots, batches))
+    return 1.0 - np.where(left >= batches, missed, 0.0)
+
+
+def _choose(n: NDArray[Any] | int, k: NDArray[Any] | int) -> FloatArray:
+    """log C(n, k)."""
+    n, k = np.asarray(n, np.float64), np.asarray(k, np.float64)
+    logs: FloatArray = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return logs
+
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
@@ -96,36 +191,6 @@ class Pilot:
         sizes = self.bulk.sampler.sizes
         return [_layer(one, s) for one, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
 
-    def blocks(self, shape: GridShape, hub_budget: int = 0) -> BlockRows:
-        """Block rows of the graph that the pilots were sampled from."""
-        hubs = hub_rows(self.graph, int(hub_budget / self.scale), self.profile.entry_bytes)
-        return BlockRows(balanced(self.graph.indptr, shape.num_blocks).bounds, hubs)
-
-    def counts(
-        self, shape: GridShape, bulk_size: int, *, with_stages: bool = True, blocks: BlockRows | None = None
-    ) -> RankCounts:
-        """Predicted counts of a bulk.
-
-        Ranks differ as the pilots do that stand for their batches: where owners choose what they send, it is not what
-        they would choose for the mean batch.
-
-        Parameters
-        ----------
-        shape : GridShape
-        bulk_size : int
-            Batches over all ranks.
-        with_stages : bool
-            Also predict what only the algorithms in stages need.
-        blocks : BlockRows, optional
-            By default those with about the same number of entries, without hubs.
-        """
-        blocks = self.blocks(shape) if blocks is None else blocks
-        return self.on(shape, blocks, with_stages=with_stages).counts(bulk_size)
-
-    def on(self, shape: GridShape, blocks: BlockRows, *, with_stages: bool = True) -> GridPilot:
-        """The pilots' counts on one grid, for counts of bulks of several sizes."""
-        return GridPilot(self, shape, blocks, with_stages=with_stages)
-
 
 def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
@@ -142,17 +207,22 @@ def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits
 class GridPilot:
     """The pilots' counts on one grid.
 
+    Ranks differ as the pilots do that stand for their batches: where owners choose what they send, it is not what they
+    would choose for the mean batch.
+
     Parameters
     ----------
     pilot : Pilot
     shape : GridShape
-    blocks : BlockRows
-        Block rows of the graph that the pilots were sampled from.
+    hub_budget : int
+        Bytes of hub rows that every rank holds. The rest are block rows with about the same number of entries.
     with_stages : bool
         Also count what only the algorithms in stages need.
     """
 
-    def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, with_stages: bool = True) -> None:
+    def __init__(self, pilot: Pilot, shape: GridShape, hub_budget: int = 0, *, with_stages: bool = True) -> None:
+        hubs = hub_rows(pilot.graph, int(hub_budget / pilot.scale), pilot.profile.entry_bytes)
+        blocks = BlockRows(balanced(pilot.graph.indptr, shape.num_blocks).bounds, hubs)
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
         spare = SPARE_DRAWS / pilot.scale
@@ -272,7 +342,7 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
     >>> import spsample as sp
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32)
-    >>> len(pilot.bulk), pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    >>> len(pilot.bulk), GridPilot(pilot, GridShape(4)).counts(8).hops[0].pairs.sum().round().item()
     (32, 256.0)
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
@@ -343,7 +413,7 @@ def scaled_pilot(
     >>> smaller = sp.load_dataset("rmat:12,8").graph
     >>> size = {"num_nodes": 10**6, "num_edges": 15 * 10**6}
     >>> pilot = scaled_pilot(smaller, sp.GraphSAGE([5]), **size, num_seeds=10**5, batch_size=1024)
-    >>> pilot.num_batches, pilot.scale, pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    >>> pilot.num_batches, pilot.scale, GridPilot(pilot, GridShape(4)).counts(8).hops[0].pairs.sum().round().item()
     (98, 256.0, 8192.0)
     """
     scale = max(require_int("num_nodes", num_nodes, minimum=1) / smaller.num_nodes, 1.0)
@@ -370,4 +440,4 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
-__all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]
+__all__ = ["BlockVisits", "GridPilot", "Pilot", "Visits", "sample_pilot", "scaled_pilot", "seen"]
