@@ -1,4 +1,4 @@
-"""What would move fewer rows of features: `cache_report` measures caches, bulks, copies and partitions on trial epochs.
+"""Ways to move fewer rows of features: `cache_report` measures caches, bulks, copies and partitions on trial epochs.
 
 `advise` says in sentences what follows.
 """
@@ -598,7 +598,7 @@ def _on_caches(report: CacheReport) -> str:
 
 
 def _local_seeds_pay(report: CacheReport) -> bool:
-    """Whether local seeds without a cache receive much less than shuffled batches under the same partition."""
+    """Tell whether local seeds without a cache receive much less than shuffled batches under the same partition."""
     shuffled = {one.method: one.epoch for one in report.partitions if (one.batches, one.cache) == ("shuffled", "none")}
     local = [one for one in report.partitions if (one.batches, one.cache) == ("local", "none")]
     return any(one.epoch <= WORTH * shuffled[one.method] for one in local)

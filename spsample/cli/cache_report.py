@@ -35,7 +35,7 @@ __all__ = ["cache_report"]
 
 @dataclass(frozen=True)
 class CacheReportOptions(SamplerSizes, SamplerChoice):
-    """What is sampled, and what it is measured for."""
+    """Options of sampling, and of what it is measured for."""
 
     batch_size: BatchSize = 1024
     bulk_size: Annotated[
@@ -114,7 +114,7 @@ def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -
 
 
 def _show(report: CacheReport, sentences: list[str]) -> None:
-    """What to do, then the tables that it comes from, each with its words explained."""
+    """Print what to do, then the tables that it comes from, each with its words explained."""
     for sentence in sentences:
         print_sentence(f"-> {sentence}")
     print_line("")

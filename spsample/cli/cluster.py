@@ -35,7 +35,7 @@ KINDS = ("rmat", "planted")
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What is typed about the cluster and the job."""
+    """Options of the cluster and the job."""
 
     ranks: Annotated[
         int | None,
@@ -70,7 +70,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class GraphSize:
-    """What is typed about a graph that is not here."""
+    """Options of a graph that is not here."""
 
     like: Annotated[str | None, Option("rmat or planted, instead of a data set.", _SIZE_PANEL, common=True)] = None
     num_nodes: Annotated[int | None, Option("Its vertices.", _SIZE_PANEL, common=True)] = None
@@ -244,7 +244,7 @@ def _grids(plan: ClusterPlan) -> Table:
 
 
 def _show_memory(plan: ClusterPlan) -> None:
-    """What the memory of a rank is for; hub rows only where some are kept."""
+    """Print what the memory of a rank is for; hub rows only where some are kept."""
     names = [name for name in plan.grids[0].memory if any(grid.memory[name] for grid in plan.grids)]
     unit = unit_for(grid.memory_bytes for grid in plan.grids)
     print_sentence(f"What it is for: memory of a rank, in {unit}. The more replication, the larger.")

@@ -52,7 +52,7 @@ _SIZES = (1, 8, 64, 512)
 
 @dataclass(frozen=True)
 class PlanOptions(sampling.SamplingOptions):
-    """What is sampled, and how far ahead."""
+    """Options of sampling, and how far ahead."""
 
     memory_budget: Annotated[int | str | None, replace(MEMORY_BUDGET, unset="half of what is available")] = None
     prefetch: Prefetch = 1

@@ -21,7 +21,7 @@ MOST_BATCHES = 1 << 62
 
 @dataclass(frozen=True)
 class BudgetedPlan(ABC):
-    """What bulks take by the number of their batches, held against a budget.
+    """Memory of bulks by the number of their batches, held against a budget.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class BudgetedPlan(ABC):
         """Entries that a bulk of `batches` batches may have; None where nothing limits them."""
 
     def fits(self, bulk_size: int) -> bool:
-        """Whether bulks of `bulk_size` batches are within the budget."""
+        """Tell whether bulks of `bulk_size` batches are within the budget."""
         return self.peak(bulk_size) <= self.memory_budget
 
     def largest(self, most: int) -> int:
@@ -83,7 +83,7 @@ class BudgetedPlan(ABC):
 
     @property
     def _single_batches(self) -> str:
-        """What the smallest bulk is, in words."""
+        """The smallest bulk, in words."""
         return "one at a time"
 
 
@@ -123,7 +123,7 @@ class MostEntries(EntryLimit):
         self._left = most_entries
 
     def surely_allows(self, entries: int) -> bool:
-        """Whether that many are left."""
+        """Tell whether that many are left."""
         return entries <= self._left
 
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:

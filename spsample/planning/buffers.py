@@ -16,7 +16,7 @@ USE_BYTES = 16
 
 @dataclass(frozen=True)
 class FeaturesAhead:
-    """What features take beside those of batches, by the number of vertices whose features a bulk needs.
+    """Memory of features beside those of batches, by the number of vertices whose features a bulk needs.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class SharedBulk(Protocol):
 
 @dataclass(frozen=True)
 class Buffers:
-    """What exists in a loader while it makes a bulk.
+    """Contents of a loader while it makes a bulk.
 
     Attributes
     ----------

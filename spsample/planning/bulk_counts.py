@@ -40,7 +40,7 @@ class LayerCounts:
 
     @classmethod
     def of(cls, layer: BulkLayer, batches: slice = slice(None)) -> LayerCounts:
-        """What a layer holds, of some of its batches."""
+        """Counts of a layer, of some of its batches."""
         rows, sources = layer.dst_ranges.size[batches], layer.src_ranges.size[batches]
         return cls(
             rows=int(rows.sum()),
@@ -60,7 +60,7 @@ class LayerCounts:
 
 @dataclass(frozen=True)
 class BulkCounts:
-    """What decides the memory of a bulk: how many batches it has, and the counts of its layers, layer 1 first.
+    """Sizes that decide the memory of a bulk: its batches, and the counts of its layers, layer 1 first.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class BulkCounts:
 
     @classmethod
     def of(cls, bulk: BulkSample) -> BulkCounts:
-        """What a bulk holds."""
+        """Counts of a bulk."""
         sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in bulk.layers), np.zeros(len(bulk)))
         layers = tuple(LayerCounts.of(layer) for layer in bulk.layers)
         return cls(bulk.sampler, len(bulk), layers, relative_deviation(sizes))
 
     @classmethod
     def of_each(cls, bulk: BulkSample) -> Iterator[BulkCounts]:
-        """What each batch of a bulk holds."""
+        """Counts of each batch of a bulk."""
         for i in range(len(bulk)):
             yield cls(bulk.sampler, 1, tuple(LayerCounts.of(layer, slice(i, i + 1)) for layer in bulk.layers))
 
@@ -136,7 +136,7 @@ def relative_deviation(sizes: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class GraphProfile:
-    """What of a graph and its features decides memory and bytes.
+    """Sizes of a graph and its features that decide memory and bytes.
 
     Attributes
     ----------

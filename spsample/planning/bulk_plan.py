@@ -27,7 +27,7 @@ MOST_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
 
 @dataclass(frozen=True)
 class BulkPlan(BudgetedPlan):
-    """What bulks of a sampler take, and how many batches fit.
+    """Memory of bulks of a sampler, and how many batches fit.
 
     Attributes
     ----------
@@ -85,12 +85,12 @@ class BulkPlan(BudgetedPlan):
 
     @property
     def fixed_bytes(self) -> int:
-        """What does not grow with k: scratch of threads, features, the seeds' order, what is kept with the graph."""
+        """Bytes that do not grow with k: scratch of threads, features, the seeds' order, and what the graph keeps."""
         return self.scratch_bytes(0) + self._other_bytes
 
     @property
     def _other_bytes(self) -> int:
-        """What does not depend on k at all."""
+        """Bytes that do not depend on k at all."""
         order = ORDER_BYTES * self.num_batches * self.batch_size
         return order + CALL_BYTES + self.feature_bytes + self.kept_bytes
 
@@ -165,7 +165,7 @@ class BulkPlan(BudgetedPlan):
         return largest_fitting(MOST_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
 
     def _margin(self, bulk_size: int) -> float:
-        """What the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
+        """The most that the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
         return 1 + MODEL_MARGIN + self._deviation(bulk_size)
 
     def _deviation(self, bulk_size: int) -> float:
@@ -204,7 +204,7 @@ def feature_bytes_of(batches: int, vertex_bytes: int, counts: BulkCounts) -> int
 
 
 def warm_up_divisor(prefetch: int) -> int:
-    """What the bulk size is divided by for the first bulk of a pass: with prefetch the loop has something to do soon.
+    """The divisor of the bulk size for the first bulk of a pass: with prefetch the loop has something to do soon.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether a call fits in the memory that is available: as little is looked at as can tell."""
+"""Checks that a call fits in the memory that is available: as little is looked at as can tell."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def require_memory(call: Workload) -> None:
 
 
 def out_of_memory(call: Workload, error: CapacityError) -> CapacityError:
-    """What is said of a call that failed with an error: how many batches fit, where a device's memory ran out.
+    """The error of a call that failed with another: how many batches fit, where a device's memory ran out.
 
     What the call had made is let go of. An error of another kind is returned as it is, and so is that of a call of one
     batch, or of which four batches do not fit either.
@@ -127,7 +127,7 @@ def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
 
 
 def _surely_fits(call: Workload) -> bool:
-    """Whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
+    """Tell whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
     arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
     if arrays <= FEW_BYTES:
         return True
@@ -140,7 +140,7 @@ def _surely_fits(call: Workload) -> bool:
 
 @lru_cache(maxsize=1)
 def _kept_reading(interval: int, read: Callable[[], int]) -> int:
-    """What was available when it was first asked for in this interval of time."""
+    """Bytes that were available when they were first asked for in this interval of time."""
     return read()
 
 
@@ -183,7 +183,7 @@ def _kept(work: Workload) -> dict[Hashable, BulkCounts]:
 
 
 def _likeness(pilots: Workload) -> Hashable:
-    """What calls that share pilots have in common: sampler, batch size, and seeds with about as many edges."""
+    """A key that calls which share pilots have in common: sampler, batch size, and seeds with about as many edges."""
     indptr, seeds, sampler = pilots.graph.host.indptr, pilots.seeds, pilots.sampler
     edges = int((indptr[seeds + 1] - indptr[seeds]).sum())
     return type(sampler), repr(sampler), pilots.batch_size, pilots.edge_ids, edges.bit_length()

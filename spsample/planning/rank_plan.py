@@ -23,7 +23,7 @@ WORKING_COPIES = 2  # of a bulk's arrays, while it is made: what is asked, answe
 
 @dataclass(frozen=True)
 class RankPlan(BudgetedPlan):
-    """What bulks take on the rank that has least memory, predicted from a bulk of pilot batches.
+    """Memory of bulks on the rank that has least, predicted from a bulk of pilot batches.
 
     It is simpler than `spsample.planning.BulkPlan`: arrays of the largest pilot batch, with a margin, once for each
     bulk that exists at a time and twice more while one is made. Where ranks share each batch, these are the arrays

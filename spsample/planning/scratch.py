@@ -41,7 +41,7 @@ def _layer_bytes(layer: LayerCounts) -> int:
 
 
 def _drawn_bytes(counts: BulkCounts) -> int:
-    """What is drawn, before it is the sample: positions of long draws from rows, or columns and sources."""
+    """Draws before they are the sample: positions of long draws from rows, or columns and sources."""
     sampler = counts.sampler
     largest = max(sampler.sizes, default=0)
     if sampler.kind == "layer-wise":
@@ -129,7 +129,7 @@ def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:
 
 
 def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
-    """What numbers the vertices of a batch, and a number for each of them; the sums of a dense row."""
+    """Tables that number the vertices of a batch, and a number for each of them; the sums of a dense row."""
     layers = counts.layers
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
@@ -145,7 +145,7 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
 
 
 def _found(graph: GraphProfile, batches: int, layer: LayerCounts) -> int:
-    """What a row without parallel entries has for all batches that it is read for; or blocks that are not full."""
+    """Matches of a row without parallel entries for all batches that it is read for; or blocks that are not full."""
     matches = min(min(batches, SHARED_BATCHES) * layer.largest_sources, layer.entries)
     return max((MATCH_BYTES + 2 * graph.id_bytes) * matches, PLACED_THREAD_BYTES if layer.id_bytes else 0)
 

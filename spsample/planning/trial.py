@@ -49,5 +49,5 @@ class Trial:
 
     @property
     def counts(self) -> BulkCounts:
-        """What decides the memory of bulks of such batches."""
+        """Sizes that decide the memory of bulks of such batches."""
         return BulkCounts.of(self.bulk)

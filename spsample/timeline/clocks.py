@@ -19,7 +19,7 @@ ROUNDS = 16
 
 
 class ClockOffset(NamedTuple):
-    """What to add to this rank's clock to have rank 0's: a number between two bounds.
+    """The difference of rank 0's clock to this rank's: a number between two bounds.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ClockOffset(NamedTuple):
 
     @property
     def error(self) -> float:
-        """What it is wrong by at most, in seconds."""
+        """The most that it is wrong by, in seconds."""
         return (self.highest - self.lowest) / 2
 
 

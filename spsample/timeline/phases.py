@@ -69,7 +69,7 @@ class Phases:
             self._seconds = dict.fromkeys(self._names, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: the seconds. A timeline belongs to this process."""
+        """The state that is pickled and copied: the seconds. A timeline belongs to this process."""
         return {"names": self._names, "seconds": self.seconds}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

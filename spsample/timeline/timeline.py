@@ -169,10 +169,10 @@ class Timeline:
                 for _ in gathered:
                     pass
                 return
-            with trace_file(self.path, described, self.comm.size) as file:
+            with trace_file(self.path, described, self.comm.size) as write:
                 for blocks in gathered:
                     for block, of in zip(blocks, described, strict=True):
-                        file.write_spans(block, of)
+                        write(block, of)
 
     def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
         names = sorted(self._names, key=lambda name: self._names[name])
@@ -183,9 +183,9 @@ class Timeline:
         rank, clock = self.comm.rank, ClockMap(self._offset, self._offset)
         path = self.path if rank == 0 else self.path.with_name(f"{self.path.stem}-rank-{rank}{self.path.suffix}")
         described = self._described(spans, self._offset.error)
-        with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as file:
+        with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as write:
             for block in spans.blocks():
-                file.write_spans(clock.aligned(block), described)
+                write(clock.aligned(block), described)
 
 
 _LONGEST = 1e9
@@ -265,7 +265,7 @@ class _Rows:
         return row
 
     def _row_of(self, thread: threading.Thread) -> int:
-        """That of a thread of the same name which has ended, or a new one."""
+        """The row of a thread of the same name which has ended, or a new one."""
         name = "main" if thread is self._main else thread.name.removeprefix("spsample ")
         same = [row for row, other in enumerate(self._threads) if self._named(other) == name]
         for row in same:

@@ -9,10 +9,10 @@ Source: "Trace Event Format", Google (2016).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
@@ -21,13 +21,13 @@ from spsample.timeline.spans import NO_BATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RankRows", "TraceFile", "trace_file"]
+__all__ = ["RankRows", "trace_file"]
 
 _NANOSECONDS = 1e9
 
 
 class RankRows(NamedTuple):
-    """What the numbers in the spans of a rank stand for.
+    """Names that the numbers in the spans of a rank stand for.
 
     Attributes
     ----------
@@ -52,34 +52,13 @@ class RankRows(NamedTuple):
     left_out: int
 
 
-class TraceFile:
-    """A trace that is being written, event by event."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._separator = "\n"
-
-    def write_names(self, of: RankRows) -> None:
-        """Name a rank and its threads."""
-        events = [
-            _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})"),
-            _named("process_sort_index", of.rank, 0, sort_index=of.rank),
-        ]
-        for row, name in enumerate(of.rows):
-            events.append(_named("thread_name", of.rank, row, name=name))
-            events.append(_named("thread_sort_index", of.rank, row, sort_index=row))
-        self._write(events)
-
-    def write_spans(self, spans: NDArray[Any], of: RankRows) -> None:
-        """Write spans, their times in seconds of the timeline."""
-        self._write(_event(span, of) for span in spans.tolist())
-
-    def _write(self, events: Iterable[dict[str, Any]]) -> None:
-        lines = []
-        for event in events:
-            lines.append(self._separator + json.dumps(event))
-            self._separator = ",\n"
-        self._file.write("".join(lines).encode())
+def _names(of: RankRows) -> Iterator[dict[str, Any]]:
+    """Events that name a rank and its threads."""
+    yield _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})")
+    yield _named("process_sort_index", of.rank, 0, sort_index=of.rank)
+    for row, name in enumerate(of.rows):
+        yield _named("thread_name", of.rank, row, name=name)
+        yield _named("thread_sort_index", of.rank, row, sort_index=row)
 
 
 def _named(what: str, rank: int, row: int, **value: Any) -> dict[str, Any]:
@@ -96,8 +75,10 @@ def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, 
 
 
 @contextmanager
-def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[TraceFile]:
-    """Write a trace; it gets its name when the block is left, and is not there where it cannot be finished.
+def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Callable[[NDArray[Any], RankRows], None]]:
+    """Write a trace, by a function that takes spans, their times in seconds of the timeline, and their rank.
+
+    It gets its name when the block is left, and is not there where it cannot be finished.
 
     Parameters
     ----------
@@ -121,8 +102,11 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Tra
     }
     with system_errors(path, "a file that can be written"), whole_file(path) as file:
         file.write(b'{"displayTimeUnit": "ms", "otherData": ' + json.dumps(facts).encode() + b', "traceEvents": [')
-        trace = TraceFile(file)
-        for one in ranks:
-            trace.write_names(one)
-        yield trace
+        names = ",\n".join(json.dumps(event) for rank in ranks for event in _names(rank))
+        file.write(b"\n" + names.encode())
+
+        def write(spans: NDArray[Any], rank: RankRows) -> None:
+            file.write("".join(",\n" + json.dumps(_event(span, rank)) for span in spans.tolist()).encode())
+
+        yield write
         file.write(b"\n]}\n")

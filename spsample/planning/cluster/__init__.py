@@ -1,4 +1,4 @@
-"""What a job takes on a cluster: memory of a rank, bytes and seconds of every exchange, for each replication.
+"""Needs of a job on a cluster: memory of a rank, bytes and seconds of every exchange, for each replication.
 
 `plan` puts it together: pilots are sampled (`pilot`), their rows are counted by rank and block row (`counting`),
 formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`).

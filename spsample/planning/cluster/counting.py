@@ -28,7 +28,7 @@ from spsample.store import Graph
 
 @dataclass(frozen=True, eq=False)
 class HopCounts:
-    """What ranks need of which block rows for one layer.
+    """Needs of ranks, by block row, for one layer.
 
     Arrays of shape (p, p/c) hold, for each rank and each block row, what the rank's batches need of that block row, its
     own included. Hub rows that every rank holds are left out throughout.
@@ -93,7 +93,7 @@ class HopCounts:
 
 @dataclass(frozen=True, eq=False)
 class RankCounts:
-    """What ranks need of which block rows for all layers of a bulk, nearest the seeds first, and for its features.
+    """Needs of ranks, by block row, for all layers of a bulk, nearest the seeds first, and for its features.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ class Exchange:
 
 
 def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
-    """What ranks need of the block rows that they do not hold.
+    """Needs of ranks of the block rows that they do not hold.
 
     Examples
     --------
@@ -279,12 +279,12 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange
 
 
 def header(shape: GridShape, exchanges: int = 1) -> Exchange:
-    """What precedes `exchanges` exchanges: counts and the status, to every other rank of the column group."""
+    """Headers of `exchanges` exchanges: counts and the status, to every other rank of the column group."""
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
 def stages_header(shape: GridShape, exchanges: int) -> Exchange:
-    """What precedes `exchanges` exchanges in stages: counts and the status, to every other rank."""
+    """Headers of `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 

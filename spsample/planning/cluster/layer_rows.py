@@ -219,7 +219,7 @@ def _draws_of_batch(
 
 
 def entry_weights(weighting: str, power: int, degrees: Int64Array) -> FloatArray:
-    """What an entry of rows of `degrees` entries is drawn in proportion to: its value, to a power; equal in a row.
+    """Weights by which entries of rows of `degrees` entries are drawn: their values, to a power; equal in a row.
 
     Examples
     --------

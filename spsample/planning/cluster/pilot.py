@@ -269,7 +269,7 @@ class _PredictedRanks:
         return rows, entries
 
     def _shares(self, per_batch: FloatArray, batches: Int64Array) -> FloatArray:
-        """What the pilots that stand for a rank's, or a row group's, batches have, over the mean; 1 in the mean."""
+        """Shares of the pilots that stand for a rank's, or a row group's, batches, over the mean; 1 in the mean."""
         n, mean = len(per_batch), per_batch.mean(axis=0)
         own = np.stack([per_batch[pilots].sum(axis=0) for pilots in dealt(n, batches)])
         expected = np.multiply.outer(batches, mean)

@@ -77,7 +77,7 @@ def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
 
 
 def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
-    """What a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
+    """Bytes that a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
     sizes = [0.0]
     for one in traffic:
         once = float((one.sent + one.received).max())
@@ -203,7 +203,7 @@ class PhasePlan:
 
 @dataclass(frozen=True)
 class GridPlan:
-    """What one replication takes.
+    """Memory, bytes and time with one replication.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class GridPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether a bulk of a batch per rank fits, or the one that was asked for."""
+        """Tell whether a bulk of a batch per rank fits, or the one that was asked for."""
         return not self.refusal
 
     @property
@@ -390,7 +390,7 @@ class _Planned:
         return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
     def _fits(self, per_rank: int) -> bool:
-        """Whether bulks of which a rank has `per_rank` batches fit in its memory."""
+        """Tell whether bulks of which a rank has `per_rank` batches fit in its memory."""
         memory, _ = self._of_bulk(self._size(per_rank))
         return sum(memory.values()) <= self._cluster.memory_per_rank
 

@@ -1,4 +1,4 @@
-"""What a bulk moves over the network: bytes by phase and rank, as formulas of its counts.
+"""Traffic of a bulk: bytes by phase and rank, as formulas of its counts.
 
 Three things are kept apart: *counts* (`RankCounts`), which a `GridPilot` predicts; the *formulas* here, one small
 function for each exchange of a protocol; and *time* (`Network`).
@@ -389,7 +389,7 @@ def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
 
 
 def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Exchange]:
-    """Whether all ranks have the same arguments; `rounds` times whether a draw goes on; how the call ended."""
+    """Agreement of all ranks: the same arguments; `rounds` times whether a draw goes on; how the call ended."""
     yield all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
     yield all_gather("status", shape, HEADER_WORDS)
     yield header(shape, 1 + rounds) if algorithm == "column" else stages_header(shape, 1 + rounds)
