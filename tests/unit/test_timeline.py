@@ -20,7 +20,7 @@ import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.data import planted
 from spsample.errors import DTypeError, InputError
-from spsample.timeline import Phases, Timeline, clocks, phases, spans, stage_times, waiting_for, work_seconds
+from spsample.timeline import Phases, Timeline, clocks, spans, stage_times, waiting_for, work_seconds
 from spsample.timeline import timeline as timeline_module
 
 DATA = planted(600)
@@ -70,7 +70,7 @@ class Ticks:
 
 
 def run_by(clock, monkeypatch):
-    for module in (clocks, phases, timeline_module):
+    for module in (clocks, spans):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
