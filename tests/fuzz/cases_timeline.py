@@ -35,10 +35,10 @@ def fuzz_timeline(make, folder):
             pass
         list(counted.over("reading", iter([1, 2])))
         timeline.stage_times(make.either(lambda: counted.seconds, 0.2))
+        timeline.work_seconds({**counted.seconds, timeline.waiting_for("room", "sampling"): 1.0})
     made.close()
     json.loads(made.path.read_text())
 
 
-CASES = {
-    "timeline": Case(fuzz_timeline, (timeline.Timeline, timeline.Phases, timeline.stage_times)),
-}
+FACE = (timeline.Timeline, timeline.Phases, timeline.stage_times, timeline.waiting_for, timeline.work_seconds)
+CASES = {"timeline": Case(fuzz_timeline, FACE)}

@@ -61,7 +61,7 @@ class Visits:
         return known * min(self._growth(log2(batches / m)), self._all / max(float(known.sum()), 1e-300))
 
     def _growth(self, doublings: float) -> float:
-        """How many times as many things as m batches they visit after so many doublings of the batches."""
+        """Distinct things over those of m batches, after a number of doublings of the batches."""
         m = self._batches
         last, before = self._exponent(m), self._exponent(m // 2)
         fall = max(before - last, 0.0)
@@ -70,7 +70,7 @@ class Visits:
         return float(2.0 ** (doublings * last - fall * doublings * (doublings + 1) / 2))
 
     def _exponent(self, batches: int) -> float:
-        """Of the power with which distinct things grew from half of the batches; 1 where there is no half."""
+        """The power with which distinct things grew from half of the batches; 1 where there is no half."""
         half = batches // 2
         if half == 0:
             return 1.0
