@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.grid import require_divisor
 from spsample.distributed.hubs import hub_row_bytes, hub_threshold
-from spsample.distributed.published.fetch_plan import stage_columns
+from spsample.distributed.stages.fetch_plan import stage_columns
 from spsample.store import Graph
 
 FloatArray = NDArray[np.float64]
