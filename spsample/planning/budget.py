@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
+from spsample.planning.buffers import NOTHING_AHEAD, FeaturesAhead
 from spsample.sparse import Frontier
 from spsample.sparse.operand import EntryLimit
 
@@ -29,10 +30,13 @@ class BudgetedPlan(ABC):
         Bytes.
     batch_size : int
         Seeds of a batch.
+    ahead : FeaturesAhead
+        Features beside those of batches.
     """
 
     memory_budget: int
     batch_size: int
+    ahead: FeaturesAhead = field(default=NOTHING_AHEAD, kw_only=True)
 
     @abstractmethod
     def peak(self, bulk_size: int) -> int:
@@ -41,6 +45,18 @@ class BudgetedPlan(ABC):
     @abstractmethod
     def most_entries(self, batches: int) -> int | None:
         """Entries that a bulk of `batches` batches may have; None where nothing limits them."""
+
+    @abstractmethod
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices whose features the batches of a bulk need, margin included; on several ranks those of a rank."""
+
+    def known_bytes(self, bulk_size: int) -> int:
+        """Bytes for what is known of the next calls of `gather`; 0 where nothing is announced."""
+        return self.ahead.known_bytes(self.sources_of(bulk_size))
+
+    def fetched_bytes(self, bulk_size: int) -> int:
+        """Bytes of the rows of a bulk that are fetched at once; 0 where each batch fetches its own."""
+        return self.ahead.fetched_bytes(self.sources_of(bulk_size))
 
     def fits(self, bulk_size: int) -> bool:
         """Tell whether bulks of `bulk_size` batches are within the budget."""

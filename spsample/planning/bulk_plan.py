@@ -10,7 +10,7 @@ from math import sqrt
 from spsample.common.checks import require_int
 from spsample.common.lazily import lazily
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
-from spsample.planning.buffers import NO_BUFFERS, NOTHING_AHEAD, Buffers, FeaturesAhead
+from spsample.planning.buffers import NO_BUFFERS, Buffers
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.scratch import scratch_on
 from spsample.sampling.workload import Workload
@@ -53,8 +53,6 @@ class BulkPlan(BudgetedPlan):
         Bytes that making a bulk takes beside its arrays, by its counts.
     pilot_seconds : float
         Time that the pilot batches took.
-    ahead : FeaturesAhead
-        Features beside those of batches.
     """
 
     num_batches: int
@@ -66,7 +64,6 @@ class BulkPlan(BudgetedPlan):
     id_bytes: int
     scratch: Callable[[BulkCounts], int]
     pilot_seconds: float = 0.0
-    ahead: FeaturesAhead = NOTHING_AHEAD
 
     @property
     def spread(self) -> float:
@@ -104,16 +101,8 @@ class BulkPlan(BudgetedPlan):
         bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
 
-    def known_bytes(self, bulk_size: int) -> int:
-        """Bytes for what is known of the next calls of `gather`, margin included; 0 where nothing is announced."""
-        return self.ahead.known_bytes(self._sources(bulk_size))
-
-    def fetched_bytes(self, bulk_size: int) -> int:
-        """Bytes of the rows of a bulk that are fetched at once, margin included; 0 where each batch fetches its own."""
-        return self.ahead.fetched_bytes(self._sources(bulk_size))
-
-    def _sources(self, bulk_size: int) -> int:
-        """Vertices whose features the batches of a bulk need."""
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices whose features the batches of a bulk need, margin included."""
         bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
         return layers[0].sources if layers else 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
-from spsample.planning.buffers import NOTHING_AHEAD, Buffers, FeaturesAhead, SharedBulk
+from spsample.planning.buffers import Buffers, SharedBulk
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.memory_check import default_budget
 from spsample.planning.scratch import CALL_BYTES, device_scratch
@@ -46,8 +46,6 @@ class RankPlan(BudgetedPlan):
         p.
     sources : int
         Vertices whose features the largest pilot batch of all ranks needs, margin included; of p shared batches.
-    ahead : FeaturesAhead
-        Features beside those of batches.
     sampled_bytes : int
         Bytes of the arrays of the largest pilot batch before ranks share it out, margin included; 0 where they do not.
     """
@@ -57,7 +55,6 @@ class RankPlan(BudgetedPlan):
     fixed_bytes: int
     ranks: int
     sources: int = 0
-    ahead: FeaturesAhead = NOTHING_AHEAD
     sampled_bytes: int = 0
 
     @property
@@ -71,13 +68,9 @@ class RankPlan(BudgetedPlan):
         batches = -(-bulk_size // self.ranks)
         return self.fixed_bytes + features + (self.copies * self.bytes_per_batch + self.sampled_bytes) * batches
 
-    def known_bytes(self, bulk_size: int) -> int:
-        """Bytes of a rank for what is known of the next calls of `gather`; 0 where nothing is announced."""
-        return self.ahead.known_bytes(self.sources * -(-bulk_size // self.ranks))
-
-    def fetched_bytes(self, bulk_size: int) -> int:
-        """Bytes of a rank for rows of a bulk that are fetched at once; 0 where each batch fetches its own."""
-        return self.ahead.fetched_bytes(self.sources * -(-bulk_size // self.ranks))
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices of a rank whose features its batches of a bulk need, margin included."""
+        return self.sources * -(-bulk_size // self.ranks)
 
     def most_entries(self, batches: int) -> None:
         """Nothing limits the entries of a bulk on several ranks."""
