@@ -23,7 +23,6 @@ from spsample.features import PartitionedFeatures
 from spsample.planning.cluster import (
     Cluster,
     GridPlan,
-    Job,
     Link,
     Network,
     PhasePlan,
@@ -65,8 +64,6 @@ class Setting:
         Widths of a GraphSAGE model of as many layers as the sampler has.
     flops, memory_bandwidth : float
         Operations and bytes per second of a rank in propagation.
-    computation : bool
-        Also measure on this machine what ranks compute in sampling; else sampling is communication alone.
     most_recorded : int
         Cells of at most as many ranks are recorded.
     recorded_bulks : int
@@ -83,7 +80,6 @@ class Setting:
     classes: int = 47
     flops: float = 1e13
     memory_bandwidth: float = 1e12
-    computation: bool = False
     most_recorded: int = 16
     recorded_bulks: int = 4
     memory_here: int = 8 << 30
@@ -164,9 +160,16 @@ def simulate(
 
 
 def _cell(pilot: Pilot, setting: Setting, p: int, c: int, algorithm: str) -> list[dict[str, Any]]:
-    cluster = Cluster(p, setting.memory_per_rank, setting.network, setting.ranks_per_node)
-    job = Job(algorithm, model_bytes=model_bytes(pilot, setting), bulk_size=setting.bulk_size)  # type: ignore[arg-type]
-    (grid,) = plan_cluster(pilot, cluster, job, replication=c, computation=setting.computation).grids
+    how: dict[str, Any] = {"algorithm": algorithm, "bulk_size": setting.bulk_size}
+    cluster = Cluster(
+        p,
+        setting.memory_per_rank,
+        setting.network,
+        setting.ranks_per_node,
+        model_bytes=model_bytes(pilot, setting),
+        **how,
+    )
+    (grid,) = plan_cluster(pilot, cluster, replication=c).grids
     cell = {
         "ranks": p,
         "replication": c,
@@ -179,7 +182,7 @@ def _cell(pilot: Pilot, setting: Setting, p: int, c: int, algorithm: str) -> lis
     }
     if not grid.fits:
         return [{**cell, **_row("", "", 0.0, "predicted", _NOTHING, 0.0)}]
-    moved = _record(pilot, setting, grid, job) if _recordable(pilot, setting, grid) else None
+    moved = _record(pilot, setting, grid, cluster) if _recordable(pilot, setting, grid) else None
     rows = [{**cell, **_of_phase(one, moved)} for one in grid.phases]
     whole, rest = divmod(pilot.num_batches, grid.bulk_size)
     steps = whole * -(-grid.bulk_size // p) + -(-rest // p)
@@ -256,7 +259,7 @@ def _recordable(pilot: Pilot, setting: Setting, grid: GridPlan) -> bool:
     return pilot.scale == 1 and p <= setting.most_recorded and p * grid.memory_bytes <= setting.memory_here
 
 
-def _record(pilot: Pilot, setting: Setting, grid: GridPlan, job: Job) -> dict[str, Moved]:
+def _record(pilot: Pilot, setting: Setting, grid: GridPlan, cluster: Cluster) -> dict[str, Moved]:
     """By phase, what ranks move in an epoch, from bulks of other batches than the pilots' and a step on each batch."""
     p, k, b = grid.shape.ranks, grid.bulk_size, pilot.batch_size
     order = np.random.default_rng(1).permutation(pilot.seeds)
@@ -266,13 +269,13 @@ def _record(pilot: Pilot, setting: Setting, grid: GridPlan, job: Job) -> dict[st
     if len(order) % (k * b):
         bulks.append((whole * k, order[whole * k * b :], 1.0))
     x = np.zeros((pilot.graph.num_nodes, pilot.profile.feature_bytes // FLOAT_BYTES), np.float32)
-    gradients, nothing = np.zeros(job.model_bytes // FLOAT_BYTES, np.float32), np.zeros(0, np.int64)
+    gradients, nothing = np.zeros(cluster.model_bytes // FLOAT_BYTES, np.float32), np.zeros(0, np.int64)
 
     def body(comm: Communicator) -> dict[str, NDArray[np.float64]]:
         sp.set_num_threads(1)
         recorder, found = Recorder(comm), dict[str, Any]()
         on_grid = sp.ProcessGrid(recorder, replication=grid.shape.replication)
-        parts = sp.PartitionedGraph.from_graph(pilot.graph, on_grid, algorithm=job.algorithm)
+        parts = sp.PartitionedGraph.from_graph(pilot.graph, on_grid, algorithm=cluster.algorithm)
         features = PartitionedFeatures.of(x, on_grid)
         sp.bulk_sample(parts, order[:p], pilot.sampler, batch_size=1)  # makes what is made once
         for first, seeds, times in bulks:
@@ -352,7 +355,6 @@ def assumptions(pilot: Pilot, setting: Setting | None = None) -> list[str]:
     k = "the best found for each cell" if setting.bulk_size is None else f"{setting.bulk_size:,}"
     here = f"up to p = {setting.most_recorded}, of {setting.recorded_bulks} bulks and the rest, where they fit here"
     recorded = here if pilot.scale == 1 else "none, since the graph is not here"
-    computed = "measured on this machine" if setting.computation else "not counted"
     width, size = profile.feature_bytes // FLOAT_BYTES, model_bytes(pilot, setting)
     return [
         f"Graph: {profile.num_nodes:,} vertices, {profile.num_edges:,} edges, {width:,} features.",
@@ -363,7 +365,7 @@ def assumptions(pilot: Pilot, setting: Setting | None = None) -> list[str]:
         f"Inside of a node, {setting.ranks_per_node} ranks: {_link(network.inside)}.",
         f"Between nodes, {network.adapters} adapters each: {_link(network.between)}.",
         f"Memory of a rank: {setting.memory_per_rank / 1e9:g} GB.",
-        f"Sampling: exchanges and what precedes them, also those of features; computation {computed}.",
+        "Sampling: exchanges and what precedes them, also those of features; computation is not counted.",
         f"Propagation: GraphSAGE, width {setting.hidden}, {setting.classes} classes; ring all-reduce: {size:,} bytes.",
         f"Forward and backward: {step_seconds(pilot, setting) * 1e3:.2f} ms a batch, at {setting.flops:.3g} operations "
         f"and {setting.memory_bandwidth:.3g} bytes a second.",

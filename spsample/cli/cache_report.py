@@ -14,7 +14,6 @@ from spsample.cli.screen import (
     bytes_column,
     print_json,
     print_line,
-    print_message,
     print_sentence,
     print_table,
     table,
@@ -26,17 +25,17 @@ from spsample.common.units import count
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, RandomSeed, Seeds
-from spsample.store.folder import only_recorded
 
 if TYPE_CHECKING:
     from spsample.advice import CacheReport
+    from spsample.sampling.workload import Workload
 
 __all__ = ["cache_report"]
 
 
 @dataclass(frozen=True)
 class CacheReportOptions(SamplerSizes, SamplerChoice):
-    """What is sampled, and what it is measured for."""
+    """Options of sampling, and of what it is measured for."""
 
     batch_size: BatchSize = 1024
     bulk_size: Annotated[
@@ -62,7 +61,6 @@ def cache_report(
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     as_json: AsJson = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Also draw it, into this file (.png).")] = None,
 ) -> None:
     """Say what would move fewer rows of features: which rows to cache, which copies, which order.
 
@@ -73,15 +71,20 @@ def cache_report(
     Examples
     --------
     * `spsample cache-report graphs/products --fanouts 15,10,5`
-    * `spsample cache-report rmat:16,16 --seeds all --sampler ladies --ranks 8 --figure report.png`
+    * `spsample cache-report rmat:16,16 --seeds all --sampler ladies --ranks 8`
     """
     from spsample.advice import advise
     from spsample.advice import cache_report as measured
 
     options = overridden(CacheReportOptions(), given)
-    _check_files(output, figure)
+    if output is not None and not output.parent.is_dir():  # before anything is sampled
+        raise InputError(argument="--output", given=str(output), expected="a file in a folder that exists")
+    workload, row_bytes = _workload(source, options, given)
     report = measured(
-        _workload(source, options, given),
+        workload,
+        row_bytes,
+        bulk_size=options.bulk_size,
+        random_seed=options.random_seed,
         epochs=options.epochs,
         ranks=options.ranks,
         alpha=options.alpha,
@@ -93,49 +96,25 @@ def cache_report(
         print_json(facts)
     else:
         _show(report, sentences)
-    if figure is not None:
-        with only_recorded(figure):
-            _draw(report, figure)
     if output is not None:
         write_facts(output, facts)
 
 
-def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -> Any:
-    from spsample.advice import Workload
+def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -> tuple[Workload, int]:
+    """The batches, and the bytes of a row."""
     from spsample.data import load_dataset
+    from spsample.sampling.workload import Workload
 
     sampling.require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
     data = load_dataset(source)
     width = 400 if data.x is None else 4 * data.x.shape[1]
-    return Workload(
-        graph=data.graph,
-        seeds=sampling.seeds_of(data, options.seeds),
-        sampler=sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes),
-        batch_size=options.batch_size,
-        row_bytes=width if options.row_bytes is None else options.row_bytes,
-        bulk_size=options.bulk_size,
-        random_seed=options.random_seed,
-    )
-
-
-def _check_files(output: Path | None, figure: Path | None) -> None:
-    """Refuse files that cannot be written before anything is sampled."""
-    for name, path in (("--output", output), ("--figure", figure)):
-        if path is not None and not path.parent.is_dir():
-            raise InputError(argument=name, given=str(path), expected="a file in a folder that exists")
-    if figure is not None and figure.suffix != ".png":
-        raise InputError(argument="--figure", given=str(figure), expected="a name that ends with .png")
-
-
-def _draw(report: CacheReport, path: Path) -> None:
-    from spsample.cli.cache_figure import draw_report
-
-    if not draw_report(report, path):
-        print_message("no figure without matplotlib: pip install matplotlib")
+    sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes)
+    work = Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size)
+    return work, width if options.row_bytes is None else options.row_bytes
 
 
 def _show(report: CacheReport, sentences: list[str]) -> None:
-    """What to do, then the tables that it comes from, each with its words explained."""
+    """Print what to do, then the tables that it comes from, each with its words explained."""
     for sentence in sentences:
         print_sentence(f"-> {sentence}")
     print_line("")

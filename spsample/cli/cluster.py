@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from spsample.cli.ranks import integers_of
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.common.options import Option
 from spsample.common.units import count, format_bytes
@@ -19,14 +17,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spsample.cli.sampling import SamplingOptions
-    from spsample.planning.cluster import Cluster, ClusterPlan, CooperationPlan, GridPlan, Job
+    from spsample.planning.cluster import ClusterPlan, GridPlan
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
 __all__ = [
     "ClusterOptions",
     "GraphSize",
-    "check_cooperation",
     "cluster_facts",
     "show_cluster",
     "train_line",
@@ -38,7 +35,7 @@ KINDS = ("rmat", "planted")
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What is typed about the cluster and the job."""
+    """Options of the cluster and the job."""
 
     ranks: Annotated[
         int | None,
@@ -60,18 +57,6 @@ class ClusterOptions:
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
-    cores_per_rank: Annotated[
-        float | None,
-        Option("Cores of a rank; less than 1 where ranks share cores.", PANEL, unset="as many as threads"),
-    ] = None
-    computation: Annotated[
-        bool,
-        Option(
-            "Measure here how long ranks compute; else times are those of communication alone.",
-            PANEL,
-            flags="--computation/--no-computation",
-        ),
-    ] = True
     algorithm: Annotated[str, replace(ALGORITHM, choices=("column", "stages", "oblivious"))] = "column"
     replicate_hubs: ReplicateHubs = None
     model_size: Annotated[
@@ -81,23 +66,11 @@ class ClusterOptions:
         int | None,
         Option("Bytes of a vertex's features.", PANEL, unset="4 for each of the data set's features"),
     ] = None
-    hidden: Annotated[
-        int | None, Option("Width of the model's layers: also plan cooperative batches.", PANEL, common=True)
-    ] = None
-    partition: Annotated[
-        str | None,
-        Option(
-            "With --hidden: who owns which vertex, of `spsample partition`.",
-            PANEL,
-            values="file (`.npy`)",
-            unset="a hash",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True)
 class GraphSize:
-    """What is typed about a graph that is not here."""
+    """Options of a graph that is not here."""
 
     like: Annotated[str | None, Option("rmat or planted, instead of a data set.", _SIZE_PANEL, common=True)] = None
     num_nodes: Annotated[int | None, Option("Its vertices.", _SIZE_PANEL, common=True)] = None
@@ -138,12 +111,11 @@ def cluster_facts(
     pilot: Pilot, options: ClusterOptions, source: str | None, *, ranks: int, edge_ids: bool, prefetch: int
 ) -> tuple[ClusterPlan, dict[str, Any]]:
     """The plan, and the same for JSON."""
-    from spsample.common.checks import require_int, require_number
+    from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
-    cores = options.cores_per_rank
     network = network_named(options.network, options.alpha, options.bandwidth, options.duplex)
     cluster = Cluster(
         ranks=ranks,
@@ -151,12 +123,14 @@ def cluster_facts(
         network=network,
         ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
-        cores=None if cores is None else require_number("cores_per_rank", cores, lambda x: x > 0, "a number above 0"),
+        algorithm=cast("Any", options.algorithm),
+        hub_budget=_bytes("replicate_hubs", options.replicate_hubs),
+        model_bytes=_bytes("model_size", options.model_size),
+        edge_ids=edge_ids,
+        prefetch=prefetch,
     )
-    job = _job(options, edge_ids, prefetch)
     replication = _replication(options.replication)
-    plan = plan_cluster(pilot, cluster, job, replication=replication, computation=options.computation)
-    cooperation = _cooperation(pilot, options, cluster)
+    plan = plan_cluster(pilot, cluster, replication=replication)
     profile = pilot.profile
     facts = {
         "source": source,
@@ -170,7 +144,6 @@ def cluster_facts(
         "pilot_seconds": pilot.seconds,
         "pilot_scale": pilot.scale,
         **as_dict(plan),
-        "cooperation": None if cooperation is None else cooperation.as_dict(),
     }
     return plan, facts
 
@@ -193,9 +166,8 @@ def train_line(
         "replication": best.shape.replication,
         "algorithm": options.algorithm,
         "replicate_hubs": options.replicate_hubs,
-        "hidden": options.hidden,
     }
-    usual = {"sampler": "graphsage", "prefetch": 1, "replication": 1, "replicate_hubs": None, "hidden": None}
+    usual = {"sampler": "graphsage", "prefetch": 1, "replication": 1, "replicate_hubs": None}
     words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in chosen.items() if value != usual.get(name)]
     start = ["spsample", "launch", "-n", str(ranks)]
     if nodes > 1:
@@ -203,41 +175,11 @@ def train_line(
     return f"{shlex.join([*start, 'train', source])} \\\n    {shlex.join(chain(*words))}"
 
 
-def check_cooperation(options: ClusterOptions, like: str | None) -> None:
-    """Refuse options of cooperative batches that cannot be planned for, before anything is loaded."""
-    from spsample.planning.cluster.cooperation import require_cooperative
-
-    if options.hidden is not None:
-        require_cooperative(options.ranks, options.hidden)
-    if options.partition is None:
-        return
-    if options.hidden is None:
-        raise InputError(argument="partition", given="it without --hidden", expected="--hidden too")
-    if like is not None:
-        raise InputError(argument="partition", given="it with --like", expected="a data set, whose vertices it is of")
-
-
-def _cooperation(pilot: Pilot, options: ClusterOptions, cluster: Cluster) -> CooperationPlan | None:
-    """Cooperative batches beside others, where the width of the model is given."""
-    from spsample.planning.cluster import plan_cooperation
-
-    if options.hidden is None:
-        return None
-    parts = None if options.partition is None else integers_of(Path(options.partition))
-    return plan_cooperation(pilot, cluster, hidden=options.hidden, parts=parts)
-
-
-def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
+def _bytes(name: str, text: str | None) -> int:
+    """The bytes that a text stands for; 0 where there is none."""
     from spsample.common.units import require_bytes
-    from spsample.planning.cluster import Job
-    from spsample.planning.cluster.plan import require_algorithm
 
-    sizes = [
-        0 if text is None else require_bytes(name, text)
-        for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
-    ]
-    algorithm = require_algorithm(options.algorithm)
-    return Job(algorithm, sizes[0], sizes[1], edge_ids=edge_ids, prefetch=prefetch)
+    return 0 if text is None else require_bytes(name, text)
 
 
 def _replication(text: str) -> int | None:
@@ -254,7 +196,7 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     for line in _heading(plan, facts):
         print_line(line)
     print_line("")
-    print_sentence(f"For each replication c: the memory of a rank, batches in a bulk, {plan.timed} of an epoch.")
+    print_sentence("For each replication c: the memory of a rank, batches in a bulk, communication of an epoch.")
     print_table(_grids(plan))
     for grid in plan.grids:
         if not grid.fits:
@@ -266,12 +208,10 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     _show_memory(plan)
     if any(grid.phases for grid in plan.grids):
         _show_phases(plan)
-    if facts["cooperation"] is not None:
-        _show_cooperation(facts["cooperation"])
     best = plan.recommended  # raises where none fits, which is the last word then
     print_line(
         f"take c = {best.shape.replication} and bulks of {count(best.bulk_size, 'minibatch', 'minibatches')}: "
-        f"{_seconds(best.seconds)} of {plan.timed} an epoch"
+        f"{_seconds(best.seconds)} of communication an epoch"
     )
     if facts["train"] is not None:
         print_line(facts["train"])
@@ -288,8 +228,8 @@ def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{batches} of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{count(cluster.ranks, 'rank', 'ranks')} of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
-        f"network {cluster.network.name}, algorithm {plan.job.algorithm}",
-        f"predicted from {pilots}{scaled}; times are those of {plan.timed} alone",
+        f"network {cluster.network.name}, algorithm {plan.cluster.algorithm}",
+        f"predicted from {pilots}{scaled}; times are those of communication alone",
     ]
 
 
@@ -304,7 +244,7 @@ def _grids(plan: ClusterPlan) -> Table:
 
 
 def _show_memory(plan: ClusterPlan) -> None:
-    """What the memory of a rank is for; hub rows only where some are kept."""
+    """Print what the memory of a rank is for; hub rows only where some are kept."""
     names = [name for name in plan.grids[0].memory if any(grid.memory[name] for grid in plan.grids)]
     unit = unit_for(grid.memory_bytes for grid in plan.grids)
     print_sentence(f"What it is for: memory of a rank, in {unit}. The more replication, the larger.")
@@ -331,22 +271,6 @@ def _show_phases(plan: ClusterPlan) -> None:
             shown.add_row(f"  {one.phase}", _milliseconds(one.seconds), *sizes, f"{one.messages_max:,.0f}")
         shown.add_section()
     print_table(shown)
-
-
-def _show_cooperation(facts: dict[str, Any]) -> None:
-    """Print a rank's part of a step, with batches of its own and with cooperative ones, and what to take."""
-    print_sentence(
-        f"Cooperative batches, owners by {facts['owners']}: a rank's part of a step of {facts['step_seeds']:,} seeds, "
-        f"mean of the ranks, from {facts['pilot_steps']} pilot steps. Gradients of the parameters are the same in both."
-    )
-    shown = table("batches", "rows", "most rows", "edges", "most edges", "received", "time, ms")
-    for name in ("independent", "cooperative"):
-        one = facts[name]
-        counts = (f"{one[key]:,.0f}" for key in ("rows", "most_rows", "edges", "most_edges"))
-        shown.add_row(name, *counts, format_bytes(round(one["received"])), _milliseconds(one["seconds"]))
-    print_table(shown)
-    print_sentence(facts["verdict"])
-    print_line("")
 
 
 def _c(grid: GridPlan) -> str:

@@ -34,7 +34,21 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CONFIG", "SET", "check_given_once", "read_config", "set_defaults", "write_config"]
+__all__ = ["CONFIG", "REMOVED", "SET", "check_given_once", "read_config", "set_defaults", "write_config"]
+
+_MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
+_TRAIN = "leave it out: train with --pipeline cooperative and without it"
+REMOVED = {
+    "cache-report": {"figure": "leave it out: --json and --output have all figures"},
+    "plan": {
+        "computation": _MEASURE,
+        "no_computation": _MEASURE,
+        "cores_per_rank": _MEASURE,
+        "hidden": _TRAIN,
+        "partition": _TRAIN,
+    },
+}
+"""Options that commands do not have any more, by command, and what to do instead."""
 
 
 def read_config(path: str | Path, command: str) -> dict[str, Any]:
@@ -206,6 +220,9 @@ def _as_words(source: str, key: str, value: Any) -> Any:
 
 def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key]) -> NoReturn:
     """Name the key that was meant: near in spelling, to it or to the name of its field."""
+    advice = REMOVED.get(command.name, {}).get(_underscored(key))
+    if advice is not None:
+        raise InputError(argument=source, given=f"{key}, a removed option", expected=advice)
     words = {one.param.name: _key_of(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
     begun = [word for word in words if any(part.startswith(_underscored(key)) for part in word.split("_"))]
     near = sorted(begun, key=len) or difflib.get_close_matches(_underscored(key), words, n=1, cutoff=0.7)

@@ -39,8 +39,8 @@ def doctor(
 ) -> None:
     """Tell what this machine has and lacks, and how to get it.
 
-    Looks at Python, the compiled core, compiler, processor, threads, memory and its limits, MPI, Slurm, GPUs and CUDA
-    libraries, torch and PyG, optional packages, and the folder of data sets. What is missing may well not be needed.
+    It is what a bug report needs: Python, the compiled core and its threads, processor, memory, MPI, GPUs, optional
+    packages, and the folder of data sets. What is missing may well not be needed.
     The exit status is 0, and 1 if something that is installed does not work.
 
     With --comm, under mpirun, srun or torchrun, it checks the exchange between all ranks instead, and takes its latency

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spsample.cli.machine.finding import find_program
+from spsample.cli.machine import find_program
 from spsample.cli.resuming import launched_variables, resume_command, resume_hint
 from spsample.cli.screen import print_message
 from spsample.common.threads import usable_cores

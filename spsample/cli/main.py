@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 import spsample
 from spsample.cli.bench import bench
 from spsample.cli.cache_report import cache_report
+from spsample.cli.config import REMOVED
 from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
@@ -63,9 +64,12 @@ class _Group(TyperGroup):
             raise
         except KeyboardInterrupt:
             raise typer.Exit(STOPPED) from None
-        except (SpSampleError, OSError) as error:
+        except Exception as failure:
             commands: Any = self.commands
-            name = ctx.invoked_subcommand
+            name = str(ctx.invoked_subcommand)
+            error = _refused(name, failure)
+            if not isinstance(error, (SpSampleError, OSError)):
+                raise
             _print_error(error, as_typed(error, commands[name].params if name in commands else ()))
             raise typer.Exit(2) from None
         finally:
@@ -75,6 +79,13 @@ class _Group(TyperGroup):
 def _as_line(message: Any, *_: Any, **__: Any) -> str:
     """Return a warning as a line of the command: its place in the sources says nothing to a user."""
     return f"spsample: warning: {message}\n"
+
+
+def _refused(command: str, error: Exception) -> Exception:
+    """The error of an option that a command does not have, with what to do if it once had it; others as they are."""
+    flag = str(getattr(error, "option_name", ""))
+    advice = REMOVED.get(command, {}).get(flag.removeprefix("--").replace("-", "_"))
+    return error if advice is None else InputError(argument=flag, given="a removed option", expected=advice)
 
 
 _BY_ANOTHER_NAME = {"parts": "partition"}

@@ -52,7 +52,7 @@ _SIZES = (1, 8, 64, 512)
 
 @dataclass(frozen=True)
 class PlanOptions(sampling.SamplingOptions):
-    """What is sampled, and how far ahead."""
+    """Options of sampling, and how far ahead."""
 
     memory_budget: Annotated[int | str | None, replace(MEMORY_BUDGET, unset="half of what is available")] = None
     prefetch: Prefetch = 1
@@ -82,7 +82,6 @@ def plan(
         refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
         if options.bulk_size != "auto":
             refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
-        cluster.check_cooperation(job, given["like"])
         pilot, can_train = _pilot(source, sampler, options, job.feature_bytes, given)
         path, source = source or "GRAPH", given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(

@@ -18,8 +18,7 @@ from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
 from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
-from spsample.timeline import stage_times
-from spsample.timeline.stages import work_seconds
+from spsample.timeline import stage_times, work_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

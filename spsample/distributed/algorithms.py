@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.distributed.column.operand import ColumnOperand
 from spsample.distributed.operand import PartitionedOperand
-from spsample.distributed.published.stages import ObliviousOperand, StagesOperand
+from spsample.distributed.stages.stages import ObliviousOperand, StagesOperand
 
 ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "column": ColumnOperand,

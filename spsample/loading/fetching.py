@@ -14,7 +14,7 @@ from spsample.features.gathering import RowReader, row_reader
 from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
 from spsample.loading.batch import RowMemory, gather_features
-from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
+from spsample.planning.buffers import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,9 +26,10 @@ from spsample.loading.local_order import batches_of
 from spsample.loading.options import AheadOptions, FeatureOptions, RankOptions, SamplingOptions, refuse_removed
 from spsample.loading.order import Order, as_seeds
 from spsample.loading.passes import Collation, Pass, Stages
+from spsample.planning.buffers import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
-from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
@@ -210,7 +211,7 @@ class BulkLoader(Loader):
         is_hinted = self._any_rank(looks_ahead(self.features))
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
-                self._workload(wanted.fetch, assignment, is_hinted),
+                *self._workload(wanted.fetch, assignment, is_hinted),
                 num_batches=self.num_batches,
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
@@ -353,11 +354,11 @@ class BulkLoader(Loader):
         name = usual_score(host, self.sampler)
         return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
-    def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> Workload:
-        """The workload of an epoch, for its plan."""
+    def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> tuple[Workload, Buffers]:
+        """The batches of an epoch, and what is held beside a bulk, for the plan."""
         features = self.features
         bounds = self._cut.bounds(0, self.num_batches)
-        return Workload(
+        workload = Workload(
             graph=self.graph,
             seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
             batch_ptr=bounds,
@@ -366,12 +367,15 @@ class BulkLoader(Loader):
             edge_ids=self.edge_ids,
             backend=self.backend,
             shuffle=self.shuffle,
+        )
+        buffers = Buffers(
             prefetch=self.ahead.prefetch,
             feature_batches=0 if features is None else FEATURE_BATCHES + self._copies.batches,
             feature_bytes=0 if features is None else 4 * features.dim,
             ahead=features_ahead(features, fetch, is_hinted),
             share=None if assignment.gives_whole_batches else partial(assignment.of_rank, comm=self.comm),
         )
+        return workload, buffers
 
 
 def _bytes_of(batch: Batch) -> int:

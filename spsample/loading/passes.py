@@ -16,7 +16,7 @@ from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates, Lockstep
 from spsample.loading.serial import SerialChoice, follow
 from spsample.planning.bulk_plan import warm_up_divisor
-from spsample.timeline.stages import waiting_for
+from spsample.timeline import waiting_for
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,7 @@ from spsample.backends.tensors import on_this_stream
 from spsample.common.locks import renewed
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
-from spsample.timeline import Phases
-from spsample.timeline.stages import waiting_for
+from spsample.timeline import Phases, waiting_for
 
 __all__ = ["LONGEST_GOODBYE", "Ahead", "BackgroundThread", "ClosableIterator", "Pipeline", "Prefetcher"]
 

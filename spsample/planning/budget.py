@@ -1,21 +1,28 @@
-"""`BudgetedPlan`: the largest bulk whose memory is within a budget, and how a larger one is refused."""
+"""`BudgetedPlan`: the largest bulk within a budget, how a larger one is refused, and stopped while it is sampled."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from spsample.backends import Draw
+from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
+from spsample.planning.buffers import NOTHING_AHEAD, FeaturesAhead
+from spsample.sparse import Frontier
+from spsample.sparse.operand import EntryLimit
 
 MOST_BATCHES = 1 << 62
 
 
 @dataclass(frozen=True)
 class BudgetedPlan(ABC):
-    """What bulks take by the number of their batches, held against a budget.
+    """Memory of bulks by the number of their batches, held against a budget.
 
     Attributes
     ----------
@@ -23,10 +30,13 @@ class BudgetedPlan(ABC):
         Bytes.
     batch_size : int
         Seeds of a batch.
+    ahead : FeaturesAhead
+        Features beside those of batches.
     """
 
     memory_budget: int
     batch_size: int
+    ahead: FeaturesAhead = field(default=NOTHING_AHEAD, kw_only=True)
 
     @abstractmethod
     def peak(self, bulk_size: int) -> int:
@@ -36,8 +46,20 @@ class BudgetedPlan(ABC):
     def most_entries(self, batches: int) -> int | None:
         """Entries that a bulk of `batches` batches may have; None where nothing limits them."""
 
+    @abstractmethod
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices whose features the batches of a bulk need, margin included; on several ranks those of a rank."""
+
+    def known_bytes(self, bulk_size: int) -> int:
+        """Bytes for what is known of the next calls of `gather`; 0 where nothing is announced."""
+        return self.ahead.known_bytes(self.sources_of(bulk_size))
+
+    def fetched_bytes(self, bulk_size: int) -> int:
+        """Bytes of the rows of a bulk that are fetched at once; 0 where each batch fetches its own."""
+        return self.ahead.fetched_bytes(self.sources_of(bulk_size))
+
     def fits(self, bulk_size: int) -> bool:
-        """Whether bulks of `bulk_size` batches are within the budget."""
+        """Tell whether bulks of `bulk_size` batches are within the budget."""
         return self.peak(bulk_size) <= self.memory_budget
 
     def largest(self, most: int) -> int:
@@ -77,7 +99,7 @@ class BudgetedPlan(ABC):
 
     @property
     def _single_batches(self) -> str:
-        """What the smallest bulk is, in words."""
+        """The smallest bulk, in words."""
         return "one at a time"
 
 
@@ -96,4 +118,50 @@ def largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-__all__ = ["MOST_BATCHES", "BudgetedPlan", "largest_fitting"]
+# ----------------------------------------------------------------------------- bulks that turn out larger than they may
+
+
+class TooManyEntriesError(Exception):
+    """A bulk would have more entries than it may: sample it in parts."""
+
+
+class MostEntries(EntryLimit):
+    """Counts down, and stops a bulk that would make more entries than are left.
+
+    Entries drawn from rows are counted before they are drawn: at most the size of the draw for each row, or exactly
+    where that bound would pass. Those of an extraction are counted once they are made.
+
+    It stops one rank and knows nothing of others; also, it asks for totals of rows only where a bound does not do, and
+    on a graph of several ranks that is a collective call. `Workload.run` therefore refuses it there.
+    """
+
+    def __init__(self, most_entries: int) -> None:
+        self._left = most_entries
+
+    def surely_allows(self, entries: int) -> bool:
+        """Tell whether that many are left."""
+        return entries <= self._left
+
+    def before_draw(self, frontier: Frontier, draw: Draw) -> None:
+        """Refuse a draw that would make more entries than are left."""
+        surely_fits = draw.size >= 0 and self.surely_allows(len(frontier.Q.vertices) * draw.size)
+        if not surely_fits and _count(frontier, draw) > self._left:
+            raise TooManyEntriesError
+
+    def at_extract(self, entries: int) -> None:
+        """Refuse entries that are more than are left."""
+        if entries > self._left:
+            raise TooManyEntriesError
+        self._left -= entries
+
+
+def _count(frontier: Frontier, draw: Draw) -> int:
+    """Entries that a draw makes (of weighted rows: at most)."""
+    counts: Int64Array = frontier.row_statistics.counts
+    if draw.size >= 0:
+        counts = draw.size * np.minimum(counts, 1) if draw.replace else np.minimum(counts, draw.size)
+    of_batches, _ = frontier.A.backend.batch_statistics(frontier.Q.batch_ptr, counts, frontier.row_statistics.exponents)
+    return int(of_batches.sum())
+
+
+__all__ = ["MOST_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]

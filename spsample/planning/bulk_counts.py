@@ -1,4 +1,4 @@
-"""`BulkCounts`: how many rows, vertices and entries a bulk has, counted or at most; they decide its memory."""
+"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted or at most."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
+from spsample.sparse.operand import Weighting
+from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
 POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
@@ -38,7 +40,7 @@ class LayerCounts:
 
     @classmethod
     def of(cls, layer: BulkLayer, batches: slice = slice(None)) -> LayerCounts:
-        """What a layer holds, of some of its batches."""
+        """Counts of a layer, of some of its batches."""
         rows, sources = layer.dst_ranges.size[batches], layer.src_ranges.size[batches]
         return cls(
             rows=int(rows.sum()),
@@ -58,7 +60,7 @@ class LayerCounts:
 
 @dataclass(frozen=True)
 class BulkCounts:
-    """What decides the memory of a bulk: how many batches it has, and the counts of its layers, layer 1 first.
+    """Sizes that decide the memory of a bulk: its batches, and the counts of its layers, layer 1 first.
 
     Attributes
     ----------
@@ -76,14 +78,14 @@ class BulkCounts:
 
     @classmethod
     def of(cls, bulk: BulkSample) -> BulkCounts:
-        """What a bulk holds."""
+        """Counts of a bulk."""
         sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in bulk.layers), np.zeros(len(bulk)))
         layers = tuple(LayerCounts.of(layer) for layer in bulk.layers)
         return cls(bulk.sampler, len(bulk), layers, relative_deviation(sizes))
 
     @classmethod
     def of_each(cls, bulk: BulkSample) -> Iterator[BulkCounts]:
-        """What each batch of a bulk holds."""
+        """Counts of each batch of a bulk."""
         for i in range(len(bulk)):
             yield cls(bulk.sampler, 1, tuple(LayerCounts.of(layer, slice(i, i + 1)) for layer in bulk.layers))
 
@@ -127,6 +129,69 @@ def relative_deviation(sizes: NDArray[Any]) -> float:
     (0.471, 0.0)
     """
     return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+
+
+# ---------------------------------------------------------------------------------------------------------- of a graph
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """Sizes of a graph and its features that decide memory and bytes.
+
+    Attributes
+    ----------
+    num_nodes, num_edges : int
+        n, and the number of entries.
+    id_bytes, weight_bytes : int
+        Bytes of an entry's column and weight: 4 or 8, and 0, 4 or 8.
+    feature_bytes : int
+        Bytes of a vertex's features; 0 without features.
+    weighting : str
+        As of `Graph`.
+    longest_row : int
+        Entries of the longest row; counted in weighted graphs only, where kernels keep a number for each.
+    """
+
+    num_nodes: int
+    num_edges: int
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    feature_bytes: int = 0
+    weighting: Weighting = "unweighted"
+    longest_row: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph, feature_bytes: int = 0) -> GraphProfile:
+        """Read the profile off a graph that is here.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
+        3
+        """
+        return cls(
+            graph.num_nodes,
+            graph.num_edges,
+            graph.index_dtype.itemsize,
+            0 if graph.data is None else graph.data.itemsize,
+            feature_bytes,
+            graph.weighting,
+            _longest_row(graph) if graph.weighting == "weighted" else 0,
+        )
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry of A."""
+        return self.id_bytes + self.weight_bytes
+
+
+def _longest_row(graph: Graph) -> int:
+    """Entries of the longest row, which the graph keeps."""
+    if "longest row" not in graph.kept:
+        graph.kept["longest row"] = int(graph.in_degrees().max(initial=0))
+    length: int = graph.kept["longest row"]
+    return length
 
 
 # ------------------------------------------------------------------------------------ at most, whatever is drawn
@@ -189,4 +254,13 @@ def _most_by_hop(
     return tuple(hops)
 
 
-__all__ = ["POINTER_BYTES", "WHOLE", "BulkCounts", "LayerCounts", "most_bytes", "most_counts", "relative_deviation"]
+__all__ = [
+    "POINTER_BYTES",
+    "WHOLE",
+    "BulkCounts",
+    "GraphProfile",
+    "LayerCounts",
+    "most_bytes",
+    "most_counts",
+    "relative_deviation",
+]

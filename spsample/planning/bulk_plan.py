@@ -10,10 +10,10 @@ from math import sqrt
 from spsample.common.checks import require_int
 from spsample.common.lazily import lazily
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
+from spsample.planning.buffers import NO_BUFFERS, Buffers
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.scratch import scratch_on
-from spsample.planning.workload import Workload
+from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 
 MODEL_MARGIN = 0.35  # of arrays, as measured: blocks of memory are larger than their arrays, and some are kept
@@ -27,7 +27,7 @@ MOST_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
 
 @dataclass(frozen=True)
 class BulkPlan(BudgetedPlan):
-    """What bulks of a sampler take, and how many batches fit.
+    """Memory of bulks of a sampler, and how many batches fit.
 
     Attributes
     ----------
@@ -53,8 +53,6 @@ class BulkPlan(BudgetedPlan):
         Bytes that making a bulk takes beside its arrays, by its counts.
     pilot_seconds : float
         Time that the pilot batches took.
-    ahead : FeaturesAhead
-        Features beside those of batches.
     """
 
     num_batches: int
@@ -66,7 +64,6 @@ class BulkPlan(BudgetedPlan):
     id_bytes: int
     scratch: Callable[[BulkCounts], int]
     pilot_seconds: float = 0.0
-    ahead: FeaturesAhead = NOTHING_AHEAD
 
     @property
     def spread(self) -> float:
@@ -85,12 +82,12 @@ class BulkPlan(BudgetedPlan):
 
     @property
     def fixed_bytes(self) -> int:
-        """What does not grow with k: scratch of threads, features, the seeds' order, what is kept with the graph."""
+        """Bytes that do not grow with k: scratch of threads, features, the seeds' order, and what the graph keeps."""
         return self.scratch_bytes(0) + self._other_bytes
 
     @property
     def _other_bytes(self) -> int:
-        """What does not depend on k at all."""
+        """Bytes that do not depend on k at all."""
         order = ORDER_BYTES * self.num_batches * self.batch_size
         return order + CALL_BYTES + self.feature_bytes + self.kept_bytes
 
@@ -104,16 +101,8 @@ class BulkPlan(BudgetedPlan):
         bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
 
-    def known_bytes(self, bulk_size: int) -> int:
-        """Bytes for what is known of the next calls of `gather`, margin included; 0 where nothing is announced."""
-        return self.ahead.known_bytes(self._sources(bulk_size))
-
-    def fetched_bytes(self, bulk_size: int) -> int:
-        """Bytes of the rows of a bulk that are fetched at once, margin included; 0 where each batch fetches its own."""
-        return self.ahead.fetched_bytes(self._sources(bulk_size))
-
-    def _sources(self, bulk_size: int) -> int:
-        """Vertices whose features the batches of a bulk need."""
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices whose features the batches of a bulk need, margin included."""
         bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
         return layers[0].sources if layers else 0
@@ -165,7 +154,7 @@ class BulkPlan(BudgetedPlan):
         return largest_fitting(MOST_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
 
     def _margin(self, bulk_size: int) -> float:
-        """What the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
+        """The most that the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
         return 1 + MODEL_MARGIN + self._deviation(bulk_size)
 
     def _deviation(self, bulk_size: int) -> float:
@@ -174,22 +163,23 @@ class BulkPlan(BudgetedPlan):
         return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
 
-def plan_of(work: Workload, counts: BulkCounts, memory_budget: int, pilot_seconds: float = 0.0) -> BulkPlan:
+def plan_of(
+    work: Workload, counts: BulkCounts, memory_budget: int, buffers: Buffers = NO_BUFFERS, pilot_seconds: float = 0.0
+) -> BulkPlan:
     """The plan of a workload whose batches are like those of the counts."""
-    ahead = work.prefetch
     return BulkPlan(
         memory_budget=memory_budget,
-        batch_size=work.batch_size,
+        batch_size=work.largest_batch,
         num_batches=work.num_batches,
         counts=counts,
-        held=0 if ahead is None else max(ahead, 1) + work.ahead.known_bulks,
-        warm_up=warm_up_divisor(ahead or 0),
-        feature_bytes=feature_bytes_of(work.feature_batches, work.feature_bytes, counts),
+        held=buffers.finished,
+        warm_up=warm_up_divisor(buffers.prefetch or 0),
+        feature_bytes=feature_bytes_of(buffers.feature_batches, buffers.feature_bytes, counts),
         kept_bytes=work.graph.kept_nbytes,
         id_bytes=work.graph.index_dtype.itemsize,
         scratch=scratch_on(work.graph, get_num_threads()),
         pilot_seconds=pilot_seconds,
-        ahead=work.ahead,
+        ahead=buffers.ahead,
     )
 
 
@@ -203,7 +193,7 @@ def feature_bytes_of(batches: int, vertex_bytes: int, counts: BulkCounts) -> int
 
 
 def warm_up_divisor(prefetch: int) -> int:
-    """What the bulk size is divided by for the first bulk of a pass: with prefetch the loop has something to do soon.
+    """The divisor of the bulk size for the first bulk of a pass: with prefetch the loop has something to do soon.
 
     Examples
     --------

@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
-from spsample.planning.budget import BudgetedPlan
-from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
+from spsample.planning.budget import BudgetedPlan, MostEntries, TooManyEntriesError
 from spsample.planning.memory_check import out_of_memory, require_memory
 from spsample.sampling.bulk import BulkSample
-from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
+from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph
 from spsample.store.validation import validate_seeds
 
 
-@default_float_environment()
 def bulk_sample(  # the public face
     graph: BaseGraph,
     seeds: Any,
@@ -81,7 +78,7 @@ def bulk_sample(  # the public face
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    call = SamplingCall.checked(
+    work = Workload.checked(
         graph,
         seeds,
         sampler,
@@ -94,22 +91,16 @@ def bulk_sample(  # the public face
         backend=backend,
         as_ids=validate_seeds,
     )
-    return _run(call)
+    return _run(work)
 
 
-@default_float_environment()
-def _sampled(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
-    """As `bulk_sample` of seeds that were checked, with the options of `SamplingCall.checked`."""
-    return _run(SamplingCall.checked(graph, seeds, sampler, **options))
-
-
-def _run(call: SamplingCall) -> BulkSample:
-    """The bulk of a call, where it fits in memory."""
-    require_memory(call)
+def _run(work: Workload) -> BulkSample:
+    """The bulk of a workload, where it fits in memory."""
+    require_memory(work)
     try:
-        return call.run()
+        return work.run()
     except CapacityError as error:
-        raise out_of_memory(call, error) from error.__cause__
+        raise out_of_memory(work, error) from error.__cause__
 
 
 def sample_within(
@@ -122,7 +113,7 @@ def sample_within(
     plan : BulkPlan, RankPlan or None
         None: no limit.
     graph, seeds, sampler, options
-        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.checked`.
+        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.workload.Workload.checked`.
 
     Yields
     ------
@@ -133,28 +124,27 @@ def sample_within(
     CapacityError
         If a single batch has more entries.
     """
-    size, first, bounds = options["batch_size"], options.get("first_batch", 0), options.get("batch_ptr")
-    batches = -(-len(seeds) // size) if bounds is None else len(bounds) - 1
+    yield from _within(plan, Workload.checked(graph, seeds, sampler, **options))
+
+
+def _within(plan: BudgetedPlan | None, work: Workload) -> Generator[BulkSample, None, None]:
+    batches = work.num_batches
     most = None if plan is None else plan.most_entries(batches)
     if most is None:
-        yield _sampled(graph, seeds, sampler, **options)
+        yield _run(work)
         return
     try:
-        bulk = sample_batches(graph, seeds, sampler, limit=MostEntries(most), **options)
+        bulk = work.run(MostEntries(most))
     except TooManyEntriesError:
         half = batches // 2
         if half == 0:
             raise CapacityError(
                 argument="memory_budget",
-                given=f"batch {first}, with more than {most} sampled edges",
+                given=f"batch {work.first_batch}, with more than {most} sampled edges",
                 expected="batches that fit in the memory budget one at a time",
                 hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
             ) from None
-        at, ptrs = half * size, (None, None)
-        if bounds is not None:
-            at, ptrs = bounds[half], (bounds[: half + 1], bounds[half:] - bounds[half])
-        second = {**options, "first_batch": first + half, "batch_ptr": ptrs[1]}
-        yield from sample_within(plan, graph, seeds[:at], sampler, **{**options, "batch_ptr": ptrs[0]})
-        yield from sample_within(plan, graph, seeds[at:], sampler, **second)
+        yield from _within(plan, work.part(0, half))
+        yield from _within(plan, work.part(half, batches))
         return
     yield bulk

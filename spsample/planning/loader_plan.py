@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,15 @@ from spsample.common.checks import require_int, require_type, short
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.planning.budget import BudgetedPlan
-from spsample.planning.bulk_counts import BulkCounts, most_counts
+from spsample.planning.buffers import Buffers
+from spsample.planning.bulk_counts import most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
 from spsample.planning.memory_check import AVAILABLE_SHARE, available_bytes, default_budget, first_fitting
 from spsample.planning.rank_plan import plan_ranks
-from spsample.planning.workload import Workload
+from spsample.planning.trial import Trial
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
+from spsample.sampling.workload import Workload
 
 PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 1 / 16, 2, 32  # of the batches of an epoch, and batches
 MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
@@ -92,14 +93,12 @@ def plan_bulk(
         ids,
         sampler,
         batch_size,
-        prefetch=require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD),
         backend=None if backend is None else get_backend(backend).name,
         shuffle=require_bool("shuffle", shuffle),
         edge_ids=require_bool("edge_ids", edge_ids),
-        feature_batches=feature_batches,
-        feature_bytes=feature_bytes,
     )
-    plan = plan_epochs(work, budget)
+    prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+    plan = plan_epochs(work, Buffers(prefetch, feature_batches, feature_bytes), budget)
     plan.require(min(1, plan.num_batches))
     return plan
 
@@ -113,7 +112,7 @@ def _checked_features(features: Any) -> tuple[int, int]:
     return require_int("features[0]", batches, minimum=0), require_int("features[1]", vertex_bytes, minimum=0)
 
 
-def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
+def plan_epochs(work: Workload, buffers: Buffers, memory_budget: int) -> BulkPlan:
     """The plan of a loader on one rank, from pilots that are sampled for it.
 
     Raises
@@ -121,21 +120,21 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
     CapacityError
         If these do not fit in the memory that is available.
     """
-    start = time.perf_counter()
-    full = len(work.seeds) // work.batch_size
-    pilots = first_fitting(work.pilots(min(max(int(PILOT_SHARE * full), FEWEST_PILOTS), MOST_PILOTS)))
-    counts = BulkCounts.of(pilots.sample()).with_edges()
-    return plan_of(work, counts, memory_budget, time.perf_counter() - start)
+    full = len(work.seeds) // work.largest_batch
+    pilots = work.pilots(min(max(int(PILOT_SHARE * full), FEWEST_PILOTS), MOST_PILOTS))
+    trial = Trial.of(first_fitting(pilots))
+    return plan_of(work, trial.counts.with_edges(), memory_budget, buffers, trial.seconds)
 
 
 def plan_loader(
-    work: Workload, *, num_batches: int, bulk_size: int | None, memory_budget: int | str | None
+    work: Workload, buffers: Buffers, *, num_batches: int, bulk_size: int | None, memory_budget: int | str | None
 ) -> tuple[BudgetedPlan | None, int]:
     """The plan of a loader, None where any bulk fits, and its bulk size; collective on several ranks.
 
     Parameters
     ----------
     work : Workload
+    buffers : Buffers
     num_batches : int
         Batches of an epoch, of all ranks.
     bulk_size : int or None
@@ -153,8 +152,8 @@ def plan_loader(
     ranks = work.graph.comm.size
     epoch = _in_steps(max(num_batches, 1), ranks)
     if bulk_size is None:
-        plan = _plan_within(work, memory_budget)
-        share = num_batches if work.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
+        plan = _plan_within(work, buffers, memory_budget)
+        share = num_batches if buffers.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
         usual = min(share, USUAL_BULK_SIZE)
         if memory_budget is None and not plan.fits(_in_steps(usual, ranks)):
             plan, share = replace(plan, memory_budget=int(plan.memory_budget / AVAILABLE_SHARE)), usual
@@ -163,13 +162,13 @@ def plan_loader(
     size = _in_steps(bulk_size, ranks)
     largest = min(size, epoch)
     given = memory_budget is not None
-    needed = _plan_within(work, memory_budget) if given else _plan_where_needed(work, largest)
+    needed = _plan_within(work, buffers, memory_budget) if given else _plan_where_needed(work, buffers, largest)
     if needed is not None:
         needed.require(largest)
     return needed, size
 
 
-def needed_by_loader(work: Workload) -> int:
+def needed_by_loader(work: Workload, buffers: Buffers) -> int:
     """Bytes of a rank that a loader with default arguments takes at its peak; collective on several ranks.
 
     Raises
@@ -178,7 +177,10 @@ def needed_by_loader(work: Workload) -> int:
         As `plan_epochs`.
     """
     ranks = work.graph.comm.size
-    plan = plan_ranks(work, None) if work.graph.is_distributed else plan_epochs(work, available_bytes(work.graph))
+    if work.graph.is_distributed:
+        plan: BudgetedPlan = plan_ranks(work, buffers, None)
+    else:
+        plan = plan_epochs(work, buffers, available_bytes(work.graph))
     return plan.peak(_in_steps(min(USUAL_BULK_SIZE, max(work.num_batches, 1)), ranks))
 
 
@@ -187,15 +189,15 @@ def _in_steps(batches: int, ranks: int) -> int:
     return -(-batches // ranks) * ranks
 
 
-def _plan_within(work: Workload, memory_budget: int | str | None) -> BudgetedPlan:
+def _plan_within(work: Workload, buffers: Buffers, memory_budget: int | str | None) -> BudgetedPlan:
     """The plan of a budget; of half of what is available where none is given."""
     budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
     if work.graph.is_distributed:
-        return plan_ranks(work, budget)
-    return plan_epochs(work, default_budget(work.graph) if budget is None else budget)
+        return plan_ranks(work, buffers, budget)
+    return plan_epochs(work, buffers, default_budget(work.graph) if budget is None else budget)
 
 
-def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
+def _plan_where_needed(work: Workload, buffers: Buffers, bulk_size: int) -> BulkPlan | None:
     """The plan of bulks of a given size against all memory that is available.
 
     None where none is needed: the largest bulk that the sampler could ever draw fits. There is none on several ranks,
@@ -205,10 +207,10 @@ def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
         return None
     available = available_bytes(work.graph)
     if not work.graph.is_on_device:
-        counts = most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
-        if plan_of(work, counts, available).fits(bulk_size):
+        counts = most_counts(work.graph, work.sampler, work.largest_batch, work.edge_ids)
+        if plan_of(work, counts, available, buffers).fits(bulk_size):
             return None
-    return plan_epochs(work, available)
+    return plan_epochs(work, buffers, available)
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Whether a call fits in the memory that is available: as little is looked at as can tell."""
+"""Checks that a call fits in the memory that is available: as little is looked at as can tell."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from traceback import clear_frames
 from spsample.common.memory import available_memory, most_memory
 from spsample.common.units import count, format_bytes
 from spsample.errors import CapacityError
+from spsample.planning.budget import TooManyEntriesError
 from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.entry_limit import TooManyEntriesError
-from spsample.planning.workload import Workload
-from spsample.sampling.call import SamplingCall
+from spsample.planning.trial import Trial
+from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 from spsample.store.base_graph import BaseGraph
 
@@ -40,7 +40,7 @@ def available_bytes(graph: BaseGraph | None) -> int:
     return available_memory() if graph is None or not graph.is_on_device else graph.free_bytes()
 
 
-def require_memory(call: SamplingCall | Workload) -> None:
+def require_memory(call: Workload) -> None:
     """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
 
     Graphs on a device or on several ranks are not looked at: see `out_of_memory`.
@@ -55,8 +55,8 @@ def require_memory(call: SamplingCall | Workload) -> None:
         raise _beyond_memory(call, plan)
 
 
-def out_of_memory(call: SamplingCall, error: CapacityError) -> CapacityError:
-    """What is said of a call that failed with an error: how many batches fit, where a device's memory ran out.
+def out_of_memory(call: Workload, error: CapacityError) -> CapacityError:
+    """The error of a call that failed with another: how many batches fit, where a device's memory ran out.
 
     What the call had made is let go of. An error of another kind is returned as it is, and so is that of a call of one
     batch, or of which four batches do not fit either.
@@ -64,17 +64,15 @@ def out_of_memory(call: SamplingCall, error: CapacityError) -> CapacityError:
     if not call.graph.is_on_device or not isinstance(error.__cause__, MemoryError) or call.num_batches < 2:
         return error
     clear_frames(error.__cause__.__traceback__)
-    work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
-    work = replace(work, batch_ptr=call.batch_ptr)
     available = call.graph.free_bytes()
     try:
-        plan = plan_of(work, _counts_within(work.pilots(CALL_PILOTS), available), available)
+        plan = plan_of(call, _counts_within(call.pilots(CALL_PILOTS), available), available)
     except CapacityError:
         return error
     return _beyond_memory(call, plan)
 
 
-def _beyond_memory(call: SamplingCall | Workload, plan: BulkPlan) -> CapacityError:
+def _beyond_memory(call: Workload, plan: BulkPlan) -> CapacityError:
     """The error of a call that does not fit: how many of its batches do, fewer than it has."""
     named = replace(plan, memory_budget=int(NAMED_SHARE * plan.memory_budget)).largest(plan.num_batches)
     peak = format_bytes(plan.peak(plan.num_batches))
@@ -99,12 +97,12 @@ def first_fitting(work: Workload) -> Workload:
     plan = _plan_beyond_memory(work)
     if plan is None:
         return work
-    fitting = work.first(max(plan.largest(plan.num_batches), 1))
+    fitting = work.part(0, max(plan.largest(plan.num_batches), 1))
     require_memory(fitting)
     return fitting
 
 
-def _plan_beyond_memory(call: SamplingCall | Workload) -> BulkPlan | None:
+def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
     """The plan of a call that does not fit in the memory that is available; None for one that does.
 
     Each way to tell costs more than the one before it, and is taken only where that one could not tell:
@@ -119,18 +117,17 @@ def _plan_beyond_memory(call: SamplingCall | Workload) -> BulkPlan | None:
     """
     if call.graph.host is not call.graph or call.backend == "cuda" or _surely_fits(call):
         return None
-    work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
     available = available_memory()
     for counts_of in (_most_counts, _kept_pilots, _pilots_of_call):
-        counts = counts_of(work, available)
-        plan = None if counts is None else plan_of(work, counts, available)
+        counts = counts_of(call, available)
+        plan = None if counts is None else plan_of(call, counts, available)
         if plan is not None and plan.fits(plan.num_batches):
             return None
     return plan
 
 
-def _surely_fits(call: SamplingCall | Workload) -> bool:
-    """Whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
+def _surely_fits(call: Workload) -> bool:
+    """Tell whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
     arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
     if arrays <= FEW_BYTES:
         return True
@@ -143,12 +140,12 @@ def _surely_fits(call: SamplingCall | Workload) -> bool:
 
 @lru_cache(maxsize=1)
 def _kept_reading(interval: int, read: Callable[[], int]) -> int:
-    """What was available when it was first asked for in this interval of time."""
+    """Bytes that were available when they were first asked for in this interval of time."""
     return read()
 
 
 def _most_counts(work: Workload, available: int) -> BulkCounts:
-    return most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
+    return most_counts(work.graph, work.sampler, work.largest_batch, work.edge_ids)
 
 
 def _kept_pilots(work: Workload, available: int) -> BulkCounts | None:
@@ -168,7 +165,7 @@ def _counts_within(pilots: Workload, available: int) -> BulkCounts:
     """Counts of pilots, for which no more entries are drawn than ids of them fit."""
     most = available // pilots.graph.index_dtype.itemsize
     try:
-        return BulkCounts.of(pilots.sample(most))
+        return Trial.of(pilots, most).counts
     except TooManyEntriesError:
         raise CapacityError(
             argument="batch_size",
@@ -186,7 +183,7 @@ def _kept(work: Workload) -> dict[Hashable, BulkCounts]:
 
 
 def _likeness(pilots: Workload) -> Hashable:
-    """What calls that share pilots have in common: sampler, batch size, and seeds with about as many edges."""
+    """A key that calls which share pilots have in common: sampler, batch size, and seeds with about as many edges."""
     indptr, seeds, sampler = pilots.graph.host.indptr, pilots.seeds, pilots.sampler
     edges = int((indptr[seeds + 1] - indptr[seeds]).sum())
     return type(sampler), repr(sampler), pilots.batch_size, pilots.edge_ids, edges.bit_length()

@@ -8,12 +8,13 @@ import numpy as np
 
 from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
+from spsample.planning.buffers import Buffers, SharedBulk
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.device_scratch import CALL_BYTES, device_scratch
-from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.memory_check import default_budget
-from spsample.planning.workload import SharedBulk, Workload
+from spsample.planning.scratch import CALL_BYTES, device_scratch
+from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample
+from spsample.sampling.workload import Workload
 
 PILOTS_PER_RANK = 2
 MARGIN = 1.5  # over the largest pilot: batches differ, and blocks of memory are larger than their arrays
@@ -22,7 +23,7 @@ WORKING_COPIES = 2  # of a bulk's arrays, while it is made: what is asked, answe
 
 @dataclass(frozen=True)
 class RankPlan(BudgetedPlan):
-    """What bulks take on the rank that has least memory, predicted from a bulk of pilot batches.
+    """Memory of bulks on the rank that has least, predicted from a bulk of pilot batches.
 
     It is simpler than `spsample.planning.BulkPlan`: arrays of the largest pilot batch, with a margin, once for each
     bulk that exists at a time and twice more while one is made. Where ranks share each batch, these are the arrays
@@ -45,8 +46,6 @@ class RankPlan(BudgetedPlan):
         p.
     sources : int
         Vertices whose features the largest pilot batch of all ranks needs, margin included; of p shared batches.
-    ahead : FeaturesAhead
-        Features beside those of batches.
     sampled_bytes : int
         Bytes of the arrays of the largest pilot batch before ranks share it out, margin included; 0 where they do not.
     """
@@ -56,7 +55,6 @@ class RankPlan(BudgetedPlan):
     fixed_bytes: int
     ranks: int
     sources: int = 0
-    ahead: FeaturesAhead = NOTHING_AHEAD
     sampled_bytes: int = 0
 
     @property
@@ -70,13 +68,9 @@ class RankPlan(BudgetedPlan):
         batches = -(-bulk_size // self.ranks)
         return self.fixed_bytes + features + (self.copies * self.bytes_per_batch + self.sampled_bytes) * batches
 
-    def known_bytes(self, bulk_size: int) -> int:
-        """Bytes of a rank for what is known of the next calls of `gather`; 0 where nothing is announced."""
-        return self.ahead.known_bytes(self.sources * -(-bulk_size // self.ranks))
-
-    def fetched_bytes(self, bulk_size: int) -> int:
-        """Bytes of a rank for rows of a bulk that are fetched at once; 0 where each batch fetches its own."""
-        return self.ahead.fetched_bytes(self.sources * -(-bulk_size // self.ranks))
+    def sources_of(self, bulk_size: int) -> int:
+        """Vertices of a rank whose features its batches of a bulk need, margin included."""
+        return self.sources * -(-bulk_size // self.ranks)
 
     def most_entries(self, batches: int) -> None:
         """Nothing limits the entries of a bulk on several ranks."""
@@ -91,36 +85,36 @@ class RankPlan(BudgetedPlan):
         return "one batch at a time on each rank"
 
 
-def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
+def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> RankPlan:
     """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank.
 
     A replicated graph on devices is planned with their free memory.
     """
     comm = work.graph.comm
-    bulk = work.pilots(PILOTS_PER_RANK * comm.size).sample()
+    bulk = Trial.of(work.pilots(PILOTS_PER_RANK * comm.size)).bulk
     host = work.graph.host
     device = host.to_device("cuda") if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
     sampled, sources = _largest(bulk)
-    copies = 1 + max(work.prefetch or 0, 1) + work.ahead.known_bulks + WORKING_COPIES
+    copies = 1 + buffers.finished + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
         sampled += scratch // (copies * len(bulk))  # it is there once
     kept, per_step, before = sampled, sources, 0
-    if work.share is not None:
-        kept, sources = _shared(work.share(bulk), comm.size)
+    if buffers.share is not None:
+        kept, sources = _shared(buffers.share(bulk), comm.size)
         per_step, before = comm.size * sources, sampled
-    own = np.array([-budget, kept, before, sources * work.feature_bytes, per_step], np.int64)
+    own = np.array([-budget, kept, before, sources * buffers.feature_bytes, per_step], np.int64)
     least, kept, before, features, per_step = comm.all_reduce(own, "max", phase="set-up").tolist()
     return RankPlan(
         memory_budget=-least,
-        batch_size=work.batch_size,
+        batch_size=work.largest_batch,
         bytes_per_batch=int(MARGIN * kept),
         copies=copies,
-        fixed_bytes=int(MARGIN * work.feature_batches * features),
+        fixed_bytes=int(MARGIN * buffers.feature_batches * features),
         ranks=comm.size,
         sources=int(MARGIN * per_step),
-        ahead=work.ahead,
+        ahead=buffers.ahead,
         sampled_bytes=int(MARGIN * before),
     )
 

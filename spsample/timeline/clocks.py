@@ -1,22 +1,25 @@
-"""Clocks of ranks: how far each is from that of rank 0."""
+"""Clocks of ranks: the offset of each from that of rank 0, and times on the one clock of a timeline."""
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.comm import Communicator
 
-__all__ = ["ClockOffset", "clock_offset"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ClockMap", "ClockOffset", "clock_offset"]
 
 ROUNDS = 16
 """Exchanges by which an offset is bounded; the quickest of them count."""
 
 
 class ClockOffset(NamedTuple):
-    """What to add to this rank's clock to have rank 0's: a number between two bounds.
+    """The difference of rank 0's clock to this rank's: a number between two bounds.
 
     Attributes
     ----------
@@ -40,7 +43,7 @@ class ClockOffset(NamedTuple):
 
     @property
     def error(self) -> float:
-        """What it is wrong by at most, in seconds."""
+        """The most that it is wrong by, in seconds."""
         return (self.highest - self.lowest) / 2
 
 
@@ -66,3 +69,26 @@ def clock_offset(comm: Communicator) -> ClockOffset:
     theirs = comm.broadcast(times, 0, phase="timeline")
     lowest, highest = (theirs[:, 0] - times[:, 1]).max(), (theirs[:, 1] - times[:, 0]).min()
     return ClockOffset(float(times[0, 0]), float(theirs[0, 0]), float(lowest), float(highest))
+
+
+class ClockMap:
+    """The way from a rank's clock to that of the timeline, which is rank 0's from when the timeline was made.
+
+    Clocks drift: where the bounds at the end do not meet those of the beginning the offset is taken to change evenly.
+    """
+
+    def __init__(self, before: ClockOffset, after: ClockOffset) -> None:
+        lowest, highest = max(before.lowest, after.lowest), min(before.highest, after.highest)
+        self.error = max(before.error, after.error)
+        self._times = [before.at, after.at]
+        self._offsets = [before.seconds, after.seconds]
+        if lowest <= highest:
+            self.error = (highest - lowest) / 2
+            self._offsets = [(lowest + highest) / 2] * 2
+        self._origin = before.origin
+
+    def aligned(self, spans: NDArray[Any]) -> NDArray[Any]:
+        """The spans in seconds of the timeline, in place."""
+        for name in ("begin", "end"):
+            spans[name] += np.interp(spans[name], self._times, self._offsets) - self._origin
+        return spans

@@ -1,19 +1,19 @@
-"""`Phases`: the one clock by which loaders and trainers count their seconds."""
+"""`Phases`: the one clock by which loaders and trainers count their seconds; `stage_times` reads stages off them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from spsample.common.checks import require_iterable, require_type
 from spsample.common.locks import renewed
+from spsample.timeline.spans import Span
 from spsample.timeline.timeline import Timeline
 
-__all__ = ["Phases"]
+__all__ = ["Phases", "StageTimes", "stage_times", "waiting_for", "work_seconds"]
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Phases:
             self._seconds = dict.fromkeys(self._names, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: the seconds. A timeline belongs to this process."""
+        """The state that is pickled and copied: the seconds. A timeline belongs to this process."""
         return {"names": self._names, "seconds": self.seconds}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class Phases:
             If the phase is no text.
         """
         require_type("phase", phase, str, "the name of a phase")
-        return _Timed(self, phase, batch)
+        return Span(self.add, phase, batch)
 
     def part(self, name: str, batch: int | None = None) -> AbstractContextManager[None]:
         """Around a part of a timed block, for the timeline alone: `seconds` does not have it."""
@@ -137,23 +137,6 @@ class _End:
     """There are no more items."""
 
 
-class _Timed:
-    """A block of work that is under way."""
-
-    __slots__ = ("_batch", "_begin", "_phase", "_phases")
-
-    def __init__(self, phases: Phases, phase: str, batch: int | None) -> None:
-        self._phases, self._phase, self._batch = phases, phase, batch
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._phases.add(self._phase, self._begin, time.perf_counter(), self._batch)
-
-
 class _Leaving:
     """A context whose end is timed."""
 
@@ -170,3 +153,85 @@ class _Leaving:
     ) -> bool | None:
         with self._phases.timed(self._phase):
             return self._context.__exit__(kind, error, trace)
+
+
+# ----------------------------------------------------------------------------------------------- stages of a pipeline
+
+_WAITING = " waiting for "
+
+
+class StageTimes(NamedTuple):
+    """Seconds of one stage.
+
+    Attributes
+    ----------
+    stage : str
+        ``"sampling"``, ``"features"``, ``"copies"`` or ``"training"``.
+    worked : float
+    waited : dict
+        By what was waited for: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one
+        after) and ``"ranks"``. What a stage never waits for is not in it.
+    """
+
+    stage: str
+    worked: float
+    waited: dict[str, float]
+
+
+def waiting_for(kind: str, stage: str) -> str:
+    """Name the phase in which a stage waits.
+
+    Examples
+    --------
+    >>> waiting_for("room", "sampling")
+    'sampling waiting for room'
+    """
+    return f"{stage}{_WAITING}{kind}"
+
+
+def work_seconds(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by phase, without those in which threads beside the training wait.
+
+    Examples
+    --------
+    >>> work_seconds({"sampling": 2.0, "sampling waiting for room": 1.0})
+    {'sampling': 2.0}
+    """
+    return {phase: value for phase, value in seconds.items() if _WAITING not in phase}
+
+
+def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
+    """Read the stages of a pipeline off its seconds by phase; none where nothing waits for anything.
+
+    Parameters
+    ----------
+    seconds
+        As of `BulkLoader`, `Trainer` or `TrainResult`.
+
+    Raises
+    ------
+    DTypeError
+        If these are no seconds by phase.
+
+    Examples
+    --------
+    >>> seconds = {"sampling": 2.0, "training": 3.0, "waiting": 0.5, "sampling waiting for room": 1.5}
+    >>> for stage in stage_times(seconds):
+    ...     print(stage.stage, stage.worked, stage.waited)
+    sampling 2.0 {'room': 1.5}
+    training 3.0 {'input': 0.5}
+    """
+    require_type("seconds", seconds, Mapping, "seconds by phase")
+    waited: dict[str, dict[str, float]] = {}
+    for phase, value in seconds.items():
+        require_type("seconds", phase, str, "names of phases")
+        stage, is_waiting, kind = phase.partition(_WAITING)
+        if is_waiting:
+            waited.setdefault(stage, {})[kind] = value
+    if not waited:
+        return []
+    if "training" in seconds:
+        waited["training"] = {"input": seconds.get("waiting", 0.0), **waited.get("training", {})}
+    order = [*seconds]
+    stages = sorted(waited, key=lambda stage: order.index(stage) if stage in order else len(order))
+    return [StageTimes(stage, seconds.get(stage, 0.0), waited[stage]) for stage in stages]

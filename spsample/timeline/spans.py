@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from spsample.common.locks import renewed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_BATCH", "SPAN", "SPANS_IN_MEMORY", "SpanFile"]
+__all__ = ["NO_BATCH", "SPAN", "SPANS_IN_MEMORY", "Span", "SpanFile"]
 
 SPAN = np.dtype(
     [("begin", np.float64), ("end", np.float64), ("name", np.int32), ("row", np.int32), ("batch", np.int64)]
@@ -26,6 +28,23 @@ SPANS_IN_MEMORY = 4096
 """Spans of a rank that are not in its file yet, at most; and spans that are read at once."""
 
 NO_BATCH = -1
+
+
+class Span:
+    """A block of work that is under way: `add` is told its name, its begin and end, and its batch."""
+
+    __slots__ = ("_add", "_batch", "_begin", "_name")
+
+    def __init__(self, add: Callable[[str, float, float, int | None], None], name: str, batch: int | None) -> None:
+        self._add, self._name, self._batch = add, name, batch
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._add(self._name, self._begin, time.perf_counter(), self._batch)
 
 
 class SpanFile:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from spsample.common.checks import require_choice, require_int, require_number, 
 from spsample.common.locks import renewed
 from spsample.errors import DataError, InputError, SpSampleError
 from spsample.store.folder import only_recorded
-from spsample.timeline.clocks import ClockOffset, clock_offset
-from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, SpanFile
+from spsample.timeline.clocks import ClockMap, clock_offset
+from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, Span, SpanFile
 from spsample.timeline.trace_file import RankRows, trace_file
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Timeline:
             If the name is no text, the batch no number from 0 on, or there is no such category.
         """
         _check_span(name, batch, category)
-        return _Span(self, name, batch, category)
+        return Span(partial(self.add, category=category), name, batch)
 
     def add(self, name: str, begin: float, end: float, batch: int | None = None, *, category: str = "phase") -> None:
         """Note what the calling thread did between two times of `time.perf_counter`; nothing once it is closed.
@@ -158,7 +158,7 @@ class Timeline:
 
     def _write_together(self, spans: SpanFile) -> None:
         """Send the spans to rank 0, which writes them."""
-        clock = _Clock(self._offset, clock_offset(self.comm))
+        clock = ClockMap(self._offset, clock_offset(self.comm))
         ranks = all_gather_object(self.comm, (spans.written, self._described(spans, clock.error)))
         counts, described = [count for count, _ in ranks], [one for _, one in ranks]
         self.left_out = sum(one.left_out for one in described)
@@ -169,10 +169,10 @@ class Timeline:
                 for _ in gathered:
                     pass
                 return
-            with trace_file(self.path, described, self.comm.size) as file:
+            with trace_file(self.path, described, self.comm.size) as write:
                 for blocks in gathered:
                     for block, of in zip(blocks, described, strict=True):
-                        file.write_spans(block, of)
+                        write(block, of)
 
     def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
         names = sorted(self._names, key=lambda name: self._names[name])
@@ -180,12 +180,12 @@ class Timeline:
 
     def _write_alone(self, spans: SpanFile) -> None:
         """Write what this rank has, without the others; the error that ended the run is the one to tell."""
-        rank, clock = self.comm.rank, _Clock(self._offset, self._offset)
+        rank, clock = self.comm.rank, ClockMap(self._offset, self._offset)
         path = self.path if rank == 0 else self.path.with_name(f"{self.path.stem}-rank-{rank}{self.path.suffix}")
         described = self._described(spans, self._offset.error)
-        with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as file:
+        with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as write:
             for block in spans.blocks():
-                file.write_spans(clock.aligned(block), described)
+                write(clock.aligned(block), described)
 
 
 _LONGEST = 1e9
@@ -235,7 +235,7 @@ def _temporary(path: Path, rank: int) -> Any:
         raise DataError(argument="TMPDIR", given=str(error), expected="a folder that can be written to") from error
 
 
-def _gathered(channel: Channel, spans: SpanFile, clock: _Clock, most: int) -> Iterator[list[NDArray[Any]]]:
+def _gathered(channel: Channel, spans: SpanFile, clock: ClockMap, most: int) -> Iterator[list[NDArray[Any]]]:
     """Blocks of spans of all ranks, by rank, on rank 0; nothing on the others. Each round is an exchange."""
     size, blocks = channel.scope.size, spans.blocks()
     for _ in range(-(-most // SPANS_IN_MEMORY)):
@@ -244,29 +244,6 @@ def _gathered(channel: Channel, spans: SpanFile, clock: _Clock, most: int) -> It
         counts[0] = len(mine)
         received = channel.exchange([Sent(mine, counts)], phase="timeline")[0]
         yield np.split(received.rows, np.cumsum(received.counts)[:-1])
-
-
-class _Clock:
-    """From a rank's clock to that of the timeline, which is rank 0's from when the timeline was made.
-
-    Clocks drift: where the bounds at the end do not meet those of the beginning the offset is taken to change evenly.
-    """
-
-    def __init__(self, before: ClockOffset, after: ClockOffset) -> None:
-        lowest, highest = max(before.lowest, after.lowest), min(before.highest, after.highest)
-        self.error = max(before.error, after.error)
-        self._times = [before.at, after.at]
-        self._offsets = [before.seconds, after.seconds]
-        if lowest <= highest:
-            self.error = (highest - lowest) / 2
-            self._offsets = [(lowest + highest) / 2] * 2
-        self._origin = before.origin
-
-    def aligned(self, spans: NDArray[Any]) -> NDArray[Any]:
-        """The spans in seconds of the timeline, in place."""
-        for name in ("begin", "end"):
-            spans[name] += np.interp(spans[name], self._times, self._offsets) - self._origin
-        return spans
 
 
 class _Rows:
@@ -288,7 +265,7 @@ class _Rows:
         return row
 
     def _row_of(self, thread: threading.Thread) -> int:
-        """That of a thread of the same name which has ended, or a new one."""
+        """The row of a thread of the same name which has ended, or a new one."""
         name = "main" if thread is self._main else thread.name.removeprefix("spsample ")
         same = [row for row, other in enumerate(self._threads) if self._named(other) == name]
         for row in same:
@@ -301,20 +278,3 @@ class _Rows:
 
     def _named(self, thread: threading.Thread) -> str:
         return "main" if thread is self._main else thread.name.removeprefix("spsample ")
-
-
-class _Span:
-    """A block of work that is under way."""
-
-    __slots__ = ("_batch", "_begin", "_category", "_name", "_timeline")
-
-    def __init__(self, timeline: Timeline, name: str, batch: int | None, category: str) -> None:
-        self._timeline, self._name, self._batch, self._category = timeline, name, batch, category
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timeline.add(self._name, self._begin, time.perf_counter(), self._batch, category=self._category)

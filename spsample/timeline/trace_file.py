@@ -9,27 +9,24 @@ Source: "Trace Event Format", Google (2016).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spsample.errors import DataError
 from spsample.store.folder import system_errors, whole_file
 from spsample.timeline.spans import NO_BATCH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RankRows", "Trace", "TraceFile", "TraceSpan", "read_trace", "trace_file"]
+__all__ = ["RankRows", "trace_file"]
 
 _NANOSECONDS = 1e9
-_LONGEST = 1e9
-"""Seconds that no run takes."""
 
 
 class RankRows(NamedTuple):
-    """What the numbers in the spans of a rank stand for.
+    """Names that the numbers in the spans of a rank stand for.
 
     Attributes
     ----------
@@ -54,34 +51,13 @@ class RankRows(NamedTuple):
     left_out: int
 
 
-class TraceFile:
-    """A trace that is being written, event by event."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._separator = "\n"
-
-    def write_names(self, of: RankRows) -> None:
-        """Name a rank and its threads."""
-        events = [
-            _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})"),
-            _named("process_sort_index", of.rank, 0, sort_index=of.rank),
-        ]
-        for row, name in enumerate(of.rows):
-            events.append(_named("thread_name", of.rank, row, name=name))
-            events.append(_named("thread_sort_index", of.rank, row, sort_index=row))
-        self._write(events)
-
-    def write_spans(self, spans: NDArray[Any], of: RankRows) -> None:
-        """Write spans, their times in seconds of the timeline."""
-        self._write(_event(span, of) for span in spans.tolist())
-
-    def _write(self, events: Iterable[dict[str, Any]]) -> None:
-        lines = []
-        for event in events:
-            lines.append(self._separator + json.dumps(event))
-            self._separator = ",\n"
-        self._file.write("".join(lines).encode())
+def _names(of: RankRows) -> Iterator[dict[str, Any]]:
+    """Events that name a rank and its threads."""
+    yield _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})")
+    yield _named("process_sort_index", of.rank, 0, sort_index=of.rank)
+    for row, name in enumerate(of.rows):
+        yield _named("thread_name", of.rank, row, name=name)
+        yield _named("thread_sort_index", of.rank, row, sort_index=row)
 
 
 def _named(what: str, rank: int, row: int, **value: Any) -> dict[str, Any]:
@@ -98,8 +74,10 @@ def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, 
 
 
 @contextmanager
-def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[TraceFile]:
-    """Write a trace; it gets its name when the block is left, and is not there where it cannot be finished.
+def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Callable[[NDArray[Any], RankRows], None]]:
+    """Write a trace, by a function that takes spans, their times in seconds of the timeline, and their rank.
+
+    It gets its name when the block is left, and is not there where it cannot be finished.
 
     Parameters
     ----------
@@ -123,58 +101,11 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Tra
     }
     with system_errors(path, "a file that can be written"), whole_file(path) as file:
         file.write(b'{"displayTimeUnit": "ms", "otherData": ' + json.dumps(facts).encode() + b', "traceEvents": [')
-        trace = TraceFile(file)
-        for one in ranks:
-            trace.write_names(one)
-        yield trace
+        names = ",\n".join(json.dumps(event) for rank in ranks for event in _names(rank))
+        file.write(b"\n" + names.encode())
+
+        def write(spans: NDArray[Any], rank: RankRows) -> None:
+            file.write("".join(",\n" + json.dumps(_event(span, rank)) for span in spans.tolist()).encode())
+
+        yield write
         file.write(b"\n]}\n")
-
-
-class TraceSpan(NamedTuple):
-    """A span as it is read from a trace: seconds, rank and row of its thread; whether it is for a batch."""
-
-    name: str
-    is_part: bool
-    begin: float
-    end: float
-    thread: tuple[int, int]
-    has_batch: bool
-
-
-class Trace(NamedTuple):
-    """What a trace holds: spans, and names of threads by rank and row."""
-
-    spans: list[TraceSpan]
-    threads: dict[tuple[int, int], str]
-
-
-def read_trace(path: Path) -> Trace:
-    """Read a trace, all of it.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, or is no trace.
-    """
-    with system_errors(path, "a file that can be read"):
-        text = path.read_bytes()
-    try:
-        events = json.loads(text)["traceEvents"]
-        spans = [_span(event) for event in events if event["ph"] == "X"]
-        named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
-        return Trace(spans, {_thread(event): str(event["args"]["name"]) for event in named})
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        given = f"a file that cannot be read ({type(error).__name__}: {error})"
-        raise DataError(argument=str(path), given=given, expected="a trace of --trace or Timeline") from None
-
-
-def _span(event: dict[str, Any]) -> TraceSpan:
-    begin, length = float(event["ts"]) / 1e6, float(event["dur"]) / 1e6
-    if not (abs(begin) < _LONGEST and 0 <= length < _LONGEST):
-        raise ValueError(f"ts {event['ts']}, dur {event['dur']}")
-    has_batch = "batch" in event.get("args", {})
-    return TraceSpan(str(event["name"]), event.get("cat") == "part", begin, begin + length, _thread(event), has_batch)
-
-
-def _thread(event: dict[str, Any]) -> tuple[int, int]:
-    return int(event["pid"]), int(event["tid"])

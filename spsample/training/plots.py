@@ -11,8 +11,8 @@ import numpy as np
 from spsample.common.checks import require_path, require_type
 from spsample.errors import InputError, require_module
 from spsample.settings import METRIC_NAMES
-from spsample.timeline.figures import save_figure
-from spsample.timeline.stages import work_seconds
+from spsample.store.folder import system_errors, whole_file
+from spsample.timeline import work_seconds
 from spsample.training.results import TrainResult, total_seconds
 
 __all__ = ["plot_curves", "plot_phases"]
@@ -116,4 +116,8 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
 
 def _save(figure: Any, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=10, color=_GREY)
-    save_figure(figure, path)
+    form = path.suffix[1:].lower()
+    if form not in figure.canvas.get_supported_filetypes():
+        raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")
+    with system_errors(path, "a file that can be written"), whole_file(path) as file:
+        figure.savefig(file, format=form, dpi=150)

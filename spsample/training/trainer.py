@@ -32,8 +32,7 @@ from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
-from spsample.timeline import Phases, Timeline
-from spsample.timeline.stages import waiting_for
+from spsample.timeline import Phases, Timeline, waiting_for
 from spsample.training.callbacks import Callback
 from spsample.training.devices import device_for
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import spsample as sp
-from spsample.advice import Workload, advise, cache_report
+from spsample.advice import advise, cache_report
 from spsample.convert import convert
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.features import (
@@ -24,6 +24,7 @@ from spsample.features import (
     score,
 )
 from spsample.reorder import reorder
+from spsample.sampling.workload import Workload
 from spsample.timeline import Phases
 
 
@@ -160,15 +161,11 @@ def test_states_of_other_batches(batches):
 )
 def test_workloads_that_cannot_be_sampled(change, words):
     graph = sp.Graph([0, 1, 2], [1, 0])
-    workload = {
-        "graph": graph,
-        "seeds": np.array([0, 1]),
-        "sampler": sp.GraphSAGE([1]),
-        "batch_size": 1,
-        "row_bytes": 4,
-    }
+    workload = {"graph": graph, "seeds": np.array([0, 1]), "sampler": sp.GraphSAGE([1]), "batch_size": 1}
+    options = {name: change[name] for name in ("row_bytes", "bulk_size") if name in change}
+    workload |= {name: value for name, value in change.items() if name not in options}
     with pytest.raises((InputError, DTypeError), match=words):
-        cache_report(Workload(**{**workload, **change}))
+        cache_report(Workload(**workload), **{"row_bytes": 4, **options})
 
 
 @pytest.mark.parametrize(
@@ -182,15 +179,15 @@ def test_workloads_that_cannot_be_sampled(change, words):
     ],
 )
 def test_reports_of_no_scores_or_budgets(options, words):
-    workload = Workload(sp.Graph([0, 1, 2], [1, 0]), np.array([0, 1]), sp.GraphSAGE([1]), 1, row_bytes=4)
+    workload = Workload(sp.Graph([0, 1, 2], [1, 0]), np.array([0, 1]), sp.GraphSAGE([1]), 1)
     with pytest.raises((InputError, DTypeError), match=words):
-        cache_report(workload, **options)
+        cache_report(workload, 4, **options)
 
 
 def test_advice_where_nothing_is_received():
     """A graph without edges, each part of which has the rows of its own seeds."""
     graph = sp.Graph(np.zeros(5, np.int64), [])
-    report = cache_report(Workload(graph, np.arange(4), sp.GraphSAGE([2, 2]), 1, row_bytes=4), ranks=2)
+    report = cache_report(Workload(graph, np.arange(4), sp.GraphSAGE([2, 2]), 1), 4, ranks=2)
     assert advise(report)
     with pytest.raises(DTypeError, match="report: got 3 of type int; expected a CacheReport"):
         advise(3)
@@ -199,7 +196,7 @@ def test_advice_where_nothing_is_received():
 def test_advice_where_batches_need_no_rows():
     graph = sp.Graph(np.zeros(5, np.int64), [])
     sampler = sp.GraphSAGE([2], include_targets=False)
-    assert advise(cache_report(Workload(graph, np.arange(4), sampler, 1, row_bytes=4), ranks=2))
+    assert advise(cache_report(Workload(graph, np.arange(4), sampler, 1), 4, ranks=2))
 
 
 def test_the_shift_of_a_graph_without_edges():

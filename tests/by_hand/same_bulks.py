@@ -27,7 +27,7 @@ from bulk_digests import bulk_digest
 import spsample as sp
 from spsample.comm import init, run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGraph
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.errors import CommunicationError, SpSampleError
 
 ONE_PROCESS = "one process"
@@ -43,7 +43,7 @@ class Plan:
     """What to compare."""
 
     graphs: list[str]
-    algorithms: list[str] = field(default_factory=lambda: list(ALL_ALGORITHMS))
+    algorithms: list[str] = field(default_factory=lambda: list(ALGORITHMS))
     hubs: str = "4MiB"
     batches: int = 32
     batch_size: int = 32
@@ -109,7 +109,7 @@ def _on_grid(plan, path, which, grid):
     comm = grid.comm
     for algorithm in plan.algorithms:
         for hubs in ("", plan.hubs):
-            graph = ComparedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
+            graph = sp.PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
             for sampler in SAMPLERS:
                 digest = _digest(comm, plan, graph, sampler)
                 yield Result(*which, sampler, comm.name, comm.size, grid.replication, algorithm, hubs, digest)
@@ -171,7 +171,7 @@ def run(
     backend: Annotated[str, typer.Option(help="As of spsample.init.")] = "auto",
 ) -> None:
     """Hash bulks over the ranks of this launch and compare them."""
-    plan = Plan(graph, algorithm or list(ALL_ALGORITHMS), hubs, batches, batch_size, cache=graph_cache)
+    plan = Plan(graph, algorithm or list(ALGORITHMS), hubs, batches, batch_size, cache=graph_cache)
     wrong = 0
     for p in map(int, filter(None, threads.split(","))):
         begin = time.monotonic()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spsample.cli.launch import ranks_environment, with_launcher
-from spsample.cli.machine.finding import find_program
+from spsample.cli.machine import find_program
 
 HERE = Path(__file__).resolve().parent
 

@@ -13,7 +13,7 @@ import spsample as sp
 from spsample.backends.cuda.row_law_weighted_sums import row_sums_bytes
 from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.device_scratch import device_scratch
+from spsample.planning.scratch import device_scratch
 from spsample.store.device_graph import hottest_rows
 
 pytestmark = needs_compiler

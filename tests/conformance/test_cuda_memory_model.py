@@ -12,7 +12,7 @@ from emulated_device import EmulatedArray
 
 import spsample as sp
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.device_scratch import device_scratch
+from spsample.planning.scratch import device_scratch
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]
@@ -74,7 +74,7 @@ def test_no_more_than_planned(emulated, monkeypatch, sampler, kind, edge_ids):
         graph = sp.Graph(graph.indptr, graph.indices, weights)
     gpu = sp.DeviceGraph(graph)
     sp.bulk_sample(gpu, [0], sampler, batch_size=1)  # what is kept with the graph
-    monkeypatch.setattr("spsample.planning.device_scratch.CALL_BYTES", CALL_BYTES)
+    monkeypatch.setattr("spsample.planning.scratch.CALL_BYTES", CALL_BYTES)
     gc.collect()
     live = Live(monkeypatch)
     seeds = np.random.default_rng(1).integers(0, graph.num_nodes, BATCH_SIZE * BATCHES)

@@ -18,14 +18,14 @@ from spsample.backends import Draw
 from spsample.comm import run_threads
 from spsample.data import load_dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
+from spsample.distributed.algorithms import ALGORITHMS as BY_NAME
 from spsample.distributed.cooperative import owners_of, share_out
-from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGraph
 from spsample.errors import SpSampleError
 from spsample.features import PartitionedFeatures, score
 from spsample.sparse import RowSelector, column_norms, derive_key, normalize_rows, square
 from spsample.sparse.keys import SAMPLING
 
-ALGORITHMS = (*ALL_ALGORITHMS, "auto", "replicated")
+ALGORITHMS = (*BY_NAME, "auto", "replicated")
 GRIDS = [(p, c) for p in range(1, 9) for c in divisors(p)]
 LAYOUTS = ("ranges", "parts and hubs")
 SCORES = ("out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank", "aligraph")
@@ -77,7 +77,7 @@ def on_ranks(comm, graph, c, algorithm, layout="ranges"):
     if layout == "parts and hubs":
         parts = np.random.default_rng(0).integers(0, grid.num_blocks, graph.num_nodes)
         options = {"partition": parts, "replicate_hubs": 500}
-    return ComparedGraph.from_graph(graph, grid, algorithm=algorithm, **options), grid
+    return sp.PartitionedGraph.from_graph(graph, grid, algorithm=algorithm, **options), grid
 
 
 # ----------------------------------------------------------------------------------------------------------- methods

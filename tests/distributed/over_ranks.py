@@ -22,7 +22,6 @@ from test_faults import DAMAGES, FAULTY, LADIES, REFUSED, caught, other_calls, p
 import spsample as sp
 from spsample.comm import init
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import DataError
 
 
@@ -41,7 +40,9 @@ def edge_cases(comm, folder):
         want = [batches_of(sp.bulk_sample(graph, seeds, one, batch_size=batch_size)) for one in samplers]
         partition = None if how is None else parts_of(graph.num_nodes, 2, how)
         for at, algorithm in enumerate(ALGORITHMS, number):
-            parts = ComparedGraph.from_graph(graph, ProcessGrid(comm, 2), algorithm=algorithm, partition=partition)
+            parts = sp.PartitionedGraph.from_graph(
+                graph, ProcessGrid(comm, 2), algorithm=algorithm, partition=partition
+            )
             which = at % len(samplers)
             right(comm, sp.bulk_sample(parts, seeds, samplers[which], batch_size=batch_size), want[which])
 

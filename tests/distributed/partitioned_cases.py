@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import spsample as sp
-from spsample.distributed.published.variants import ALL_ALGORITHMS
+from spsample.distributed.algorithms import ALGORITHMS as BY_NAME
 
-ALGORITHMS = tuple(ALL_ALGORITHMS)
+ALGORITHMS = tuple(BY_NAME)
 
 
 def _edges(n: int = 60, m: int = 500) -> np.ndarray:

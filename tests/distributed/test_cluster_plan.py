@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from counted_bulks import count_bulk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -20,16 +21,13 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
-from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.cluster.computation import Computation, Timed, Trials, trial_batches
-from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.bulk_counts import GraphProfile
+from spsample.planning.cluster import Cluster, plan_cluster
 from spsample.planning.cluster.exchanges import ring_reduction
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import NETWORKS, network_named
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
-from spsample.planning.cluster.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
-from spsample.planning.cluster.wire_widths import WireWidths
-from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.cluster.plan import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
@@ -58,7 +56,6 @@ def test_features_of_the_largest_block_are_counted(vertices, rows):
     ("name", "wrong"),
     [
         *((name, wrong) for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads") for wrong in (0, 1.5)),
-        *(("cores", wrong) for wrong in (0, -1, float("nan"), float("inf"), True, "2")),
         ("network", "ethernet"),
     ],
 )
@@ -122,32 +119,34 @@ def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
 def _memory(bulk_size, c):
     from spsample.planning.cluster.plan import _Planned
 
-    return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
+    return sum(_Planned(PILOT, CLUSTER, GridShape(8, c))._of_bulk(bulk_size)[0].values())
 
 
 def test_a_bulk_size_that_is_asked_for_is_taken_or_refused():
     found = plan_cluster(PILOT, CLUSTER, replication=2).grids[0]
-    (grid,) = plan_cluster(PILOT, CLUSTER, Job(bulk_size=24), replication=2).grids
+    (grid,) = plan_cluster(PILOT, replace(CLUSTER, bulk_size=24), replication=2).grids
     assert (grid.fits, grid.bulk_size, grid.largest_bulk_size) == (True, 24, found.largest_bulk_size)
     assert grid.memory_bytes == _memory(24, 2)
     steps = 10 * 3 + 2  # 256 batches: ten bulks of three batches a rank, and one of two
-    messages = {one.phase: one.messages_max for one in plan_cluster(PILOT, CLUSTER, Job(bulk_size=24)).grids[0].phases}
+    messages = {
+        one.phase: one.messages_max for one in plan_cluster(PILOT, replace(CLUSTER, bulk_size=24)).grids[0].phases
+    }
     assert messages["features"] == pytest.approx(2 * 7 * steps)
-    whole = plan_cluster(PILOT, CLUSTER, Job(bulk_size=10**6), replication=2).grids[0]
+    whole = plan_cluster(PILOT, replace(CLUSTER, bulk_size=10**6), replication=2).grids[0]
     assert whole.bulk_size == PILOT.num_batches
-    small = replace(CLUSTER, memory_per_rank=_memory(16, 2))
-    (refused,) = plan_cluster(PILOT, small, Job(bulk_size=64), replication=2).grids
+    small = replace(CLUSTER, memory_per_rank=_memory(16, 2), bulk_size=64)
+    (refused,) = plan_cluster(PILOT, small, replication=2).grids
     assert not refused.fits
     assert refused.phases == ()
     assert re.match(r"a bulk of 64 takes .* MiB: bulks", refused.refusal)
     assert 16 <= refused.largest_bulk_size < 64
     with pytest.raises(InputError, match="bulk_size: got 0"):
-        Job(bulk_size=0)
+        replace(CLUSTER, bulk_size=0)
 
 
 def test_hubs_save_traffic_and_take_memory():
     without, with_hubs = (
-        plan_cluster(PILOT, CLUSTER, Job(hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
+        plan_cluster(PILOT, replace(CLUSTER, hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
     )
     assert with_hubs.memory["hub rows"] == 100_000
     rows = [next(p for p in one.phases if p.phase == "rows") for one in (without, with_hubs)]
@@ -160,105 +159,6 @@ def test_slower_links_take_longer():
         for name in ("perlmutter", "ethernet")
     )
     assert slow > 2 * fast
-
-
-@pytest.mark.parametrize("algorithm", ["column", "stages", "oblivious"])
-def test_what_ranks_compute_is_a_phase(algorithm):
-    job = Job(algorithm)
-    without = plan_cluster(PILOT, CLUSTER, job, replication=2)
-    plan = plan_cluster(PILOT, CLUSTER, job, replication=2, computation=True)
-    (grid,), (silent,) = plan.grids, without.grids
-    assert (grid.phases[0].phase, grid.phases[0].received_max, grid.phases[0].messages_max) == ("computation", 0, 0)
-    assert 0 < grid.phases[0].seconds < grid.seconds
-    assert {one.phase for one in silent.phases} == {one.phase for one in grid.phases[1:]}
-    assert (plan.timed, without.timed) == ("sampling and communication", "communication")
-
-
-def test_ranks_that_share_a_core_compute_longer():
-    cost = Computation(per_bulk=1e-3, per_batch=1e-2, per_byte=1e-6)
-    alone = cost.seconds(4, 1000, threads=2, cores=2)
-    assert alone == pytest.approx(1e-3 + (4e-2 + 1e-3) / 2)  # what a bulk takes in any case is of one thread
-    assert cost.seconds(4, 1000, threads=1, cores=1) == pytest.approx(0.042)
-    assert cost.seconds(4, 1000, threads=2, cores=0.5) == pytest.approx(2 * 0.042)
-
-
-def test_ranks_wait_for_the_one_that_computes_most():
-    cost = Computation(0.0, 1.0, 0.0, unevenness=1.5)
-    assert cost.seconds(2, 0, threads=1, cores=1) == 3
-    assert cost.seconds(2, 0, threads=2, cores=2) == 1.5
-    assert cost.seconds(2, 0, threads=1, cores=0.5) == 4  # the cores are busy with others meanwhile
-
-
-def test_costs_are_fitted_to_bulks_of_each_size():
-    timed = [Timed(m, 100.0 * m**0.5, (0.01 * m + 0.003 * m**0.5,) * 2) for m in (1, 2, 6)]
-    fitted = Computation.fitted(timed)
-    assert (fitted.per_bulk, fitted.per_batch) == pytest.approx((0, 0.01), abs=1e-9)
-    assert (fitted.per_byte, fitted.unevenness) == pytest.approx((3e-5, 1))
-
-
-def test_the_largest_bulk_of_a_trial_is_as_large_as_may_be():
-    """At most as many batches as a rank has in an epoch, and as many as fit; one batch in any case."""
-    assert [trial_batches(most, lambda m: True) for most in (1, 2, 3, 5, 16, 1000)] == [
-        [1],
-        [1, 2],
-        [1, 3],
-        [1, 2, 5],
-        [1, 4, 16],
-        [1, 4, 16],
-    ]
-    assert trial_batches(1000, lambda m: m <= 8) == [1, 2, 8]
-    assert trial_batches(7, lambda m: m <= 4) == [1, 3]
-    assert trial_batches(1000, lambda m: False) == [1]
-
-
-@pytest.mark.parametrize("batches", [1, 3, 40])
-def test_epochs_of_few_batches_are_tried_with_as_many(batches, monkeypatch):
-    """As many batches as a rank has in an epoch, and no more; costs that one size does not tell apart are finite."""
-    sizes = []
-    timed = Trials._timed
-    monkeypatch.setattr(Trials, "_timed", lambda *args: sizes.extend(map(len, args[2])) or timed(*args))
-    pilot = sample_pilot(GRAPH, np.arange(16 * batches), sp.GraphSAGE([6, 4]), batch_size=16)
-    plan = plan_cluster(pilot, replace(CLUSTER, ranks=2), replication=1, computation=True)
-    assert max(sizes) == 2 * 16 * min(-(-batches // 2), 16)
-    assert 0 < plan.grids[0].phases[0].seconds < 10
-
-
-@pytest.mark.parametrize("seconds", [(0.0, 0.0), (0.0, 1.0)])
-def test_bulks_of_less_than_a_tick_of_the_clock(seconds):
-    fitted = Computation.fitted([Timed(m, 0.0, (0.0, 0.0)) for m in (1, 2)] + [Timed(6, 0.0, seconds)])
-    assert np.isfinite([fitted.per_bulk, fitted.per_batch, fitted.per_byte]).all()
-    assert fitted.unevenness == (2 if seconds[1] else 1)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "kilobytes", "fits"), [("stages", 1024, False), ("column", 1024, True), ("column", 8, False)]
-)
-def test_a_trial_that_may_not_fit_is_refused(monkeypatch, algorithm, kilobytes, fits):
-    """No rows of A are sent by "column", but its bulks take memory, too."""
-    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: kilobytes << 10)
-    if fits:
-        assert plan_cluster(PILOT, CLUSTER, Job(algorithm), replication=2, computation=True).grids
-        return
-    with pytest.raises(CapacityError, match=r"computation: got .* of memory; expected .*--no-computation"):
-        plan_cluster(PILOT, CLUSTER, Job(algorithm), replication=2, computation=True)
-
-
-def test_bulks_of_a_trial_that_do_not_fit_are_left_out(monkeypatch):
-    timed = []
-    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: free)
-    monkeypatch.setattr(Trials, "_timed", lambda _, shape, bulks: timed.append(len(bulks)) or [(1.0,)] * len(bulks))
-    trials, shape = Trials(PILOT, "column", WireWidths.of(4, 0, "unweighted", edge_ids=False)), GridShape(4)
-    for batches, sizes in ((1, 1), (2, 2), (6, 3)):
-        free = trials._memory(shape, batches)
-        trials(shape)
-        assert timed.pop() == sizes
-
-
-def test_trials_of_a_scaled_graph_stand_for_larger_batches():
-    sizes = {"num_nodes": 4 * GRAPH.num_nodes, "num_edges": 4 * GRAPH.num_edges, "num_seeds": 4096}
-    pilot = scaled_pilot(GRAPH, sp.GraphSAGE([6, 4]), **sizes, batch_size=64)
-    plan = plan_cluster(pilot, CLUSTER, replication=1, computation=True)
-    assert plan.grids[0].phases[0].seconds > 0
 
 
 def test_nothing_fits():
@@ -298,7 +198,8 @@ OWN = pytest.mark.parametrize(
 def test_samplers_of_ones_own_are_planned_by_what_they_state(own, like, algorithm):
     plans = [
         plan_cluster(
-            sample_pilot(GRAPH, range(1024), sampler, batch_size=16, feature_bytes=40), CLUSTER, Job(algorithm)
+            sample_pilot(GRAPH, range(1024), sampler, batch_size=16, feature_bytes=40),
+            replace(CLUSTER, algorithm=algorithm),
         )
         for sampler in (own, like)
     ]
@@ -331,13 +232,9 @@ def test_the_command_prints_tables_and_what_to_take():
     result = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--memory-per-rank", "1GB")
     assert result.exit_code == 0
     assert "4 ranks of 953.67 MiB on 1 node, network perlmutter, algorithm column" in result.stdout
-    assert re.search(r"take c = [124] and bulks of", result.stdout)  # by measured times
-    assert [phase in result.stdout for phase in ("computation", "rows", "features", "status")] == [True] * 4
-    assert "of sampling and communication an epoch" in result.stdout
-    alone = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--no-computation")
-    assert "computation" not in alone.stdout
-    assert "take c = 4 and bulks of" in alone.stdout  # by counts, which no load of this machine changes
-    assert "of communication an epoch" in alone.stdout
+    assert [phase in result.stdout for phase in ("rows", "features", "status")] == [True] * 3
+    assert "take c = 4 and bulks of" in result.stdout
+    assert "of communication an epoch" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -350,18 +247,18 @@ def test_the_command_prints_tables_and_what_to_take():
             "spsample launch -n 2 train planted:2000 --sampler ladies --layer-sizes 64,32 --batch-size 1024",
         ),
         (
-            ("--ranks", "2", "--like", "planted", "--num-nodes", "4000", "--average-degree", "5", "--hidden", "16"),
+            ("--ranks", "2", "--like", "planted", "--num-nodes", "4000", "--average-degree", "5"),
             "spsample launch -n 2 train GRAPH",
         ),
     ],
 )
 def test_a_plan_ends_with_the_line_that_trains_so(words, line):
-    result = run("plan", *words, "--no-computation")
+    result = run("plan", *words)
     assert result.exit_code == 0, result.output
     last = " ".join(result.stdout[result.stdout.index("take c = ") :].split("\n", 1)[1].replace("\\\n", "").split())
     assert last.startswith(line), last
     options = last.split()
-    for option in ("--replication", "--hidden", "--prefetch", "--algorithm"):
+    for option in ("--replication", "--prefetch", "--algorithm"):
         if option in words:
             assert options[options.index(option) + 1] == words[words.index(option) + 1]
 
@@ -372,7 +269,7 @@ def test_a_plan_of_what_cannot_be_trained_has_no_such_line(words, tmp_path):
     if words == ("plain",):
         load_dataset("planted:2000").graph.save(tmp_path / "plain")
         words = (str(tmp_path / "plain"),)
-    result = run("plan", *words, "--ranks", "2", "--no-computation", "--batch-size", "256")
+    result = run("plan", *words, "--ranks", "2", "--batch-size", "256")
     assert result.exit_code == 0, result.output
     assert "take c = " in result.stdout.splitlines()[-1]
 
@@ -383,7 +280,7 @@ def test_the_line_trains(tmp_path):
     from spsample.data import save_dataset
 
     save_dataset(planted(1000), tmp_path / "a graph")
-    result = run("plan", str(tmp_path / "a graph"), "--ranks", "2", "--no-computation", "--batch-size", "64")
+    result = run("plan", str(tmp_path / "a graph"), "--ranks", "2", "--batch-size", "64")
     line = shlex.split(result.stdout[result.stdout.index("spsample launch") :].replace("\\\n", ""))
     done = subprocess.run(
         [sys.executable, "-m", "spsample.cli.main", *line[1:], "--epochs", "1"], capture_output=True, text=True
@@ -430,7 +327,14 @@ def test_a_graph_that_is_not_here(kind):
         (["rmat:8,4", "--ranks", "4", "--ranks-per-node", "0"], "--ranks-per-node: got 0"),
         (["rmat:8,4", "--ranks", "4", "--threads-per-rank", "0"], "--threads-per-rank: got 0"),
         (["rmat:8,4", "--ranks", "4", "--duplex", "2"], "--duplex: got 2"),
-        (["rmat:8,4", "--ranks", "4", "--cores-per-rank", "0"], "--cores-per-rank: got 0"),
+        *(
+            (["rmat:8,4", "--ranks", "4", *words], f"{words[0]}: got a removed option; expected leave it out: ")
+            for words in (["--computation"], ["--no-computation"], ["--cores-per-rank", "2"], ["--hidden", "8"])
+        ),
+        (
+            ["rmat:8,4", "--ranks", "4", "--set", "hidden=8"],
+            "--set: got hidden, a removed option; expected leave it out",
+        ),
         (["rmat:8,4", "--ranks", "4", "--algorithm", "row"], "--algorithm: got 'row'"),
         (["rmat:8,4", "--ranks", "4", "--algorithm", "stages-split"], "--algorithm: got 'stages-split'"),
         (["rmat:8,4", "--ranks", "4", "--replicate-hubs", "all"], "--replicate-hubs: got 'all'"),

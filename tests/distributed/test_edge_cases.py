@@ -9,7 +9,6 @@ from partitioned_cases import ALGORITHMS, GRAPHS, SAMPLERS, batches_of, gathered
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.published.variants import ComparedGraph
 
 TIMEOUT = 60
 
@@ -83,7 +82,7 @@ def test_same_samples(case, algorithm):
         partition = None if how is None else parts_of(graph.num_nodes, p // c, how)
         hubs = 500 if c == 1 else None
         layout = {"algorithm": algorithm, "partition": partition, "replicate_hubs": hubs}
-        parts = ComparedGraph.from_graph(graph, ProcessGrid(comm, c), **layout)
+        parts = sp.PartitionedGraph.from_graph(graph, ProcessGrid(comm, c), **layout)
         return [batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments)) for sampler in WHICH]
 
     for c in (1, 2) if algorithm == "column" else (2,):

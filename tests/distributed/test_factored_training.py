@@ -178,7 +178,7 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
     """Those that sample leave room for their queue."""
     there, wide = 512 << 10, dataclasses.replace(DATA, x=np.tile(DATA.x, (1, 64)))
     monkeypatch.setattr(auto_budget, "available_memory", lambda: there)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work: 0)
+    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work, buffers: 0)
     queue = 32 << 10
 
     def body(comm):
@@ -197,7 +197,7 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
 
 def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
     monkeypatch.setattr(auto_budget, "available_memory", lambda: 60)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work: 0)
+    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work, buffers: 0)
 
     def body(comm):
         trainer = trainer_of(comm, sampler_ranks=1, cache_budget="auto")

@@ -14,10 +14,9 @@ from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, gathered, same_bat
 import spsample as sp
 from spsample.comm import Channel, Sent, collective, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
 from spsample.features import PartitionedFeatures
-from spsample.sampling.call import SamplingCall, sample_batches
+from spsample.sampling.workload import Workload, sample_batches
 
 TIMEOUT = 20  # where ranks wait for each other for ever, a CommunicationError in the end
 P, FAULTY = 4, 2
@@ -50,7 +49,7 @@ def want(graph, sampler=SAGE):
 def partitioned(graph="plain", c=1, algorithm="column", hubs=None):
     def make(comm):
         parts = {"algorithm": algorithm, "replicate_hubs": hubs}
-        return ComparedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
+        return sp.PartitionedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
 
     return make
 
@@ -362,14 +361,14 @@ def test_no_memory_for_the_call_of_one_rank(monkeypatch):
         is_full.rank = False
         return error, sample_batches(graph, SEEDS[:12], SAGE, **GIVEN, batch_ptr=ptr).batch_ids.tolist()
 
-    is_full, make = threading.local(), SamplingCall.__init__
+    is_full, make = threading.local(), Workload.__init__
 
     def made(self, *arguments, **named):
         if getattr(is_full, "rank", False):
             raise MemoryError("no room for the call")
         make(self, *arguments, **named)
 
-    monkeypatch.setattr(SamplingCall, "__init__", made)
+    monkeypatch.setattr(Workload, "__init__", made)
     errors, right = zip(*run_threads(P, body, TIMEOUT), strict=True)
     assert all("no room for the call" in str(error) for error in errors)
     assert sorted(batch for ids in right for batch in ids) == [0, 1, 2]

@@ -10,7 +10,6 @@ from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, divisors, gathered
 
 import spsample as sp
 from spsample.comm import run_threads
-from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import CapacityError, InputError
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import (
@@ -139,7 +138,7 @@ def test_a_partitioned_graph_gives_what_one_rank_does(sampler, kind):
 
     def body(comm):
         for c, algorithm in grids:
-            parts = ComparedGraph.from_graph(graph, sp.ProcessGrid(comm, replication=c), algorithm=algorithm)
+            parts = sp.PartitionedGraph.from_graph(graph, sp.ProcessGrid(comm, replication=c), algorithm=algorithm)
             yield batches_of(sp.bulk_sample(parts, sampler=sampler, **CALL))
 
     for got in zip(*run_threads(4, lambda comm: list(body(comm))), strict=True):

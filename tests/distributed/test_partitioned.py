@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered, same_batches
+from stages_variants import ALL_ALGORITHMS, VARIANTS, ComparedGraph
 
 import spsample as sp
 from spsample.backends import get_backend
@@ -16,9 +17,8 @@ from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.blocks import GraphRows, block_row
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.placement import balanced
-from spsample.distributed.published.variants import ALL_ALGORITHMS, VARIANTS, ComparedGraph
 from spsample.errors import CapacityError, InputError
-from spsample.planning.cluster.block_rows import hub_rows
+from spsample.planning.cluster.grid_shape import hub_rows
 from spsample.sparse import RowSelector
 
 TIMEOUT = 60

@@ -10,7 +10,7 @@ from partitioned_cases import divisors
 
 from spsample.backends import StackedSelector
 from spsample.distributed.placement import Placement, from_parts
-from spsample.distributed.published.fetch_plan import FetchPlan, Stages
+from spsample.distributed.stages.fetch_plan import FetchPlan, Stages
 
 GRIDS = [(p // c, c) for p in range(1, 25) for c in divisors(p)]
 

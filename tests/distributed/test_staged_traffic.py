@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 from partitioned_cases import plain
+from stages_variants import ComparedGraph
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import balanced
-from spsample.distributed.published.variants import ComparedGraph
 
 ID = 4  # bytes: of a vertex, in requests and in rows
 

@@ -1,4 +1,4 @@
-"""Seconds by phase, timelines, their files and pictures."""
+"""Seconds by phase, timelines, their files."""
 
 from __future__ import annotations
 
@@ -35,24 +35,10 @@ def fuzz_timeline(make, folder):
             pass
         list(counted.over("reading", iter([1, 2])))
         timeline.stage_times(make.either(lambda: counted.seconds, 0.2))
+        timeline.work_seconds({**counted.seconds, timeline.waiting_for("room", "sampling"): 1.0})
     made.close()
     json.loads(made.path.read_text())
 
 
-def fuzz_picture(make, folder):
-    path = folder / "t.json"
-    with timeline.Timeline(path) as made:
-        spans(make, made)
-    if make.chance(0.3):
-        trace = json.loads(path.read_text())
-        for event in trace["traceEvents"]:
-            event[make.choice([*event])] = make.choice([None, -1, "x", [], 10**400, 0.5, {}])
-        path.write_text(json.dumps(trace))
-    steps = make.either(lambda: make.choice([None, (0, 0), (0, 1), [1, 0], (1,)]), 0.2)
-    timeline.plot_timeline(make.either(lambda: path, 0.1), make.either(lambda: folder / "t.svg", 0.1), steps=steps)
-
-
-CASES = {
-    "timeline": Case(fuzz_timeline, (timeline.Timeline, timeline.Phases, timeline.stage_times)),
-    "timeline picture": Case(fuzz_picture, (timeline.plot_timeline,)),
-}
+FACE = (timeline.Timeline, timeline.Phases, timeline.stage_times, timeline.waiting_for, timeline.work_seconds)
+CASES = {"timeline": Case(fuzz_timeline, FACE)}

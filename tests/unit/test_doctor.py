@@ -10,10 +10,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from spsample.cli.machine import core, hardware, packages, surroundings
-from spsample.cli.machine import survey as everything
-from spsample.cli.machine.finding import Finding, ask
-from spsample.cli.machine.packages import Package
+from spsample.cli import machine
+from spsample.cli.machine import Finding, Package, ask, package_finding
 from spsample.cli.main import app
 
 
@@ -30,17 +28,11 @@ def program(folder, name, script):
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
-    """A machine without programs, without optional packages and without what Linux tells."""
-    nothing = tmp_path / "nothing"
+    """A machine without programs and without optional packages."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (tmp_path / "bin").mkdir()
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(surroundings.ctypes.util, "find_library", lambda name: None)
-    monkeypatch.setattr(packages, "_installed", lambda package: None)
+    monkeypatch.setattr(machine, "_installed", lambda package: None)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    for name in ("_CPU", "_NODES", "_HUGE", "_CGROUPS"):
-        monkeypatch.setattr(hardware, name, nothing)
-    monkeypatch.setattr(hardware, "read_text", lambda path: "")
     return tmp_path / "bin"
 
 
@@ -52,11 +44,10 @@ def test_a_bare_machine(bare):
     result = run("--json")
     assert result.exit_code == 0
     found = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}
-    for name in ("mpirun", "Slurm", "NVIDIA GPU", "NVRTC", "torch", "cupy", "mpi4py", "C++ compiler", "pyarrow"):
+    for name in ("mpirun", "NVIDIA GPU", "torch", "cupy", "mpi4py", "pyarrow"):
         assert found[name]["status"] == "missing"
         assert found[name]["advice"]
-    assert found["memory"]["status"] == "warning"
-    assert found["Python"]["status"] == "ok"
+    assert all(found[name]["status"] == "ok" for name in ("Python", "memory", "processor"))
     text = run().stdout
     assert "pip install" in text
     assert "missing" in text
@@ -64,14 +55,10 @@ def test_a_bare_machine(bare):
 
 def test_programs_that_answer(bare):
     program(bare, "mpirun", "echo 'mpirun (Open MPI) 5.0.1'")
-    program(bare, "srun", "echo 'slurm 24.05.1'")
     program(bare, "nvidia-smi", "echo 'NVIDIA H100, 81559 MiB, 570.1, 9.0'")
-    program(bare, "g++", "echo 'g++ 14'")
-    found = by_name([*surroundings.mpi(), *surroundings.slurm(), *surroundings.gpus(), *core.compilers()])
+    found = by_name([*machine.mpi(), *machine.gpus()])
     assert found["mpirun"].detail.startswith("mpirun (Open MPI) 5.0.1")
-    assert found["Slurm"].detail == f"slurm 24.05.1, {'in job' if 'SLURM_JOB_ID' in os.environ else 'outside of a job'}"
-    assert found["GPU 0"].detail == "NVIDIA H100, 81559 MiB, driver 570.1, compute capability 9.0"
-    assert found["C++ compiler"].detail == "g++: g++ 14"
+    assert found["GPU 0"].detail == "NVIDIA H100, 81559 MiB, 570.1, 9.0"
 
 
 def test_mpirun_beside_python(bare, monkeypatch, tmp_path):
@@ -79,7 +66,7 @@ def test_mpirun_beside_python(bare, monkeypatch, tmp_path):
     (tmp_path / "venv").mkdir()
     program(tmp_path / "venv", "mpirun", "echo 'mpirun (Open MPI) 5.0.11'")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
-    (finding,) = surroundings.mpi()
+    (finding,) = machine.mpi()
     assert finding.status == "ok"
     assert str(tmp_path / "venv" / "mpirun") in finding.detail
     assert "not on PATH; spsample launch finds it" in finding.advice
@@ -97,7 +84,7 @@ def test_nothing_is_advised_that_pip_does_not_have(bare):
 
 
 def test_programs_that_fail(bare):
-    for name in ("mpirun", "nvidia-smi", "srun"):
+    for name in ("mpirun", "nvidia-smi"):
         program(bare, name, "echo no driver >&2; exit 9")
     result = run("--json")
     assert result.exit_code == 1
@@ -113,8 +100,9 @@ def test_programs_that_hang(tmp_path):
 def stand_in(tmp_path, monkeypatch, source):
     (tmp_path / "stand_in_package.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(packages, "_installed", lambda package: "1.0")
-    return packages._finding(Package("data", "stand_in_package", ("stand-in",), "tests", "stand-in", "m.more()"))
+    monkeypatch.setattr(machine, "_installed", lambda package: "1.0")
+    package = Package("data", "stand_in_package", ("stand-in",), "tests", "stand-in", "m.more()")
+    return package_finding(package, str)[0]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +117,7 @@ def stand_in(tmp_path, monkeypatch, source):
     ],
 )
 def test_packages_that_are_installed(source, status, detail, tmp_path, monkeypatch):
-    monkeypatch.setattr(packages, "_SECONDS", 1.5)
+    monkeypatch.setattr(machine, "_SECONDS", 1.5)
     finding = stand_in(tmp_path, monkeypatch, source)
     assert finding.status == status
     assert detail in finding.detail
@@ -140,69 +128,47 @@ def test_what_raises_is_a_finding(monkeypatch):
     def fail():
         raise RuntimeError("odd machine")
 
-    monkeypatch.setattr(packages, "packages", lambda say: [])
-    monkeypatch.setattr(hardware, "memory", fail)
-    findings = everything(str)
+    monkeypatch.setattr(machine, "PACKAGES", ())
+    monkeypatch.setattr(machine, "hardware", fail)
+    findings = machine.survey(str)
     assert any("odd machine" in finding.detail and finding.status == "warning" for finding in findings)
 
 
-def test_limits_of_cgroups(monkeypatch, tmp_path):
-    texts = {
-        "/proc/self/cgroup": "5:memory:/job/step\n3:cpu,cpuacct:/job\n0::/unified",
-        str(tmp_path / "memory" / "job" / "memory.limit_in_bytes"): str(2**33),
-        str(tmp_path / "memory" / "job" / "step" / "memory.limit_in_bytes"): str(2**32),
-        str(tmp_path / "memory" / "memory.limit_in_bytes"): str(2**63 - 4096),
-        str(tmp_path / "unified" / "memory.max"): "max",
-        str(tmp_path / "cpu.max"): "50000 100000",
-        "/proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB",
-    }
-    monkeypatch.setattr(hardware, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(hardware, "read_text", lambda path: texts.get(str(path), ""))
-    assert hardware.cgroup_limit() == 2**32
-    found = by_name(hardware.memory())
-    assert found["cgroup"].detail.startswith("limited to 4.00 GiB")
-    assert found["memory"].detail == "16.00 GiB, 8.00 GiB available"
-    assert by_name(hardware.processor())["cgroup"].advice == "export OMP_NUM_THREADS=1"
-
-
-def test_threads(monkeypatch):
+def test_more_threads_than_cores(monkeypatch):
     pytest.importorskip("spsample._core")
-    monkeypatch.setattr(core, "usable_cores", lambda: 0)
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    found = by_name(core.threads())
-    assert found["threads"].status == "warning"
-    monkeypatch.setattr(core, "usable_cores", lambda: 4096)
-    assert by_name(core.threads())["torch's threads"].status == "warning"
+    monkeypatch.setattr(machine, "usable_cores", lambda: 0)
+    found = by_name(machine.core())
+    assert (found["threads"].status, found["threads"].advice) == ("warning", "export OMP_NUM_THREADS=0")
 
 
 def test_a_missing_core(monkeypatch):
-    monkeypatch.setattr(core, "find_spec", lambda name: None)
-    (finding,) = core.core()
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    (finding,) = machine.core()
     assert finding.status == "missing"
-    assert core.threads() == []
 
 
 def test_a_broken_core(monkeypatch):
     def fail(name):
         raise ImportError("undefined symbol")
 
-    monkeypatch.setattr(core, "import_module", fail)
-    (finding,) = core.core()
+    monkeypatch.setattr(machine, "import_module", fail)
+    (finding,) = machine.core()
     assert finding == Finding("software", "compiled core", "broken", "undefined symbol", finding.advice)
 
 
 def test_data_folder(tmp_path, monkeypatch):
-    (finding,) = surroundings.data_folder(tmp_path / "a" / "b")
+    monkeypatch.setenv("SPSAMPLE_DATA_ROOT", str(tmp_path / "a" / "b"))
+    (finding,) = machine.data_folder()
     assert finding.status == "ok"
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    (finding,) = surroundings.data_folder(tmp_path)
+    (finding,) = machine.data_folder()
     assert finding.status == "warning"
 
 
 def test_this_machine(monkeypatch):
     """As it is, but for packages that take long to import; what is broken here sets the exit status."""
-    some = [package for package in packages.PACKAGES if package.module in ("torch", "mpi4py.MPI", "pyarrow", "cupy")]
-    monkeypatch.setattr(packages, "PACKAGES", some)
+    some = [package for package in machine.PACKAGES if package.module in ("torch", "mpi4py.MPI", "pyarrow", "cupy")]
+    monkeypatch.setattr(machine, "PACKAGES", some)
     result = run("--json")
     found = json.loads(result.stdout)
     assert result.exit_code == (1 if found["broken"] else 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.loading.local_order import LocalBatches, ShuffledBatches, batches_of
-from spsample.sampling.call import sample_batches
+from spsample.sampling.workload import sample_batches
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:8,6").graph

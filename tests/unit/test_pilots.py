@@ -12,7 +12,7 @@ from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.rank_plan import RankPlan
-from spsample.planning.workload import Workload
+from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
@@ -23,13 +23,13 @@ SAMPLER = sp.GraphSAGE([15, 10, 5])
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize(("seeds", "most"), [(0, 4), (5, 4), (32, 4), (100, 1), (100, 2), (1000, 7), (1000, 99)])
 def test_pilots_are_full_batches_of_the_epoch(seeds, most, shuffle):
-    work = Workload(GRAPH, SEEDS[:seeds], SAMPLER, 32, shuffle=shuffle, prefetch=2, feature_batches=4)
+    work = Workload(GRAPH, SEEDS[:seeds], SAMPLER, 32, shuffle=shuffle)
     pilots = work.pilots(most)
     full = seeds // 32 if seeds >= 32 else min(seeds, 1)
     assert pilots.num_batches == min(most, full)
-    assert len(pilots.seeds) == pilots.num_batches * work.batch_size
+    assert len(pilots.seeds) == pilots.num_batches * work.largest_batch
     assert set(pilots.seeds.tolist()) <= set(work.seeds.tolist())
-    assert (pilots.shuffle, pilots.prefetch, pilots.feature_batches) == (False, None, 0)
+    assert not pilots.shuffle
     np.testing.assert_array_equal(pilots.seeds, work.pilots(most).seeds)
 
 

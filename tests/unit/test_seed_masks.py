@@ -12,7 +12,7 @@ from spsample.comm import run_threads
 from spsample.errors import InputError
 from spsample.features import score
 from spsample.planning import plan_bulk
-from spsample.sampling.call import sample_batches
+from spsample.sampling.workload import sample_batches
 
 N = 12
 GRAPH = sp.Graph.from_edge_index(np.random.default_rng(0).integers(0, N, (2, 60)), num_nodes=N)

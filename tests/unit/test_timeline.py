@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.data import planted
-from spsample.errors import DataError, DTypeError, InputError
-from spsample.timeline import Phases, Timeline, clocks, phases, plot_timeline, spans, stage_times
+from spsample.errors import DTypeError, InputError
+from spsample.timeline import Phases, Timeline, clocks, spans, stage_times, waiting_for, work_seconds
 from spsample.timeline import timeline as timeline_module
-from spsample.timeline.stages import waiting_for, work_seconds
 
 DATA = planted(600)
 
@@ -71,7 +70,7 @@ class Ticks:
 
 
 def run_by(clock, monkeypatch):
-    for module in (clocks, phases, timeline_module):
+    for module in (clocks, spans):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -465,55 +464,3 @@ def test_stages_are_read_off_the_seconds(seconds):
             "ranks": 1.5,
         }
     assert work_seconds({**seconds, **waits}) == seconds
-
-
-def drawn(tmp_path):
-    with Timeline(tmp_path / "t.json") as timeline:
-        for batch in loader(timeline):
-            with timeline.span("training", batch.batch_id), timeline.span("something of one's own", category="part"):
-                sum(range(1000))
-    return tmp_path / "t.json"
-
-
-@pytest.mark.parametrize("steps", [None, (0, 0), (2, 5)])
-def test_the_picture(steps, tmp_path):
-    pytest.importorskip("matplotlib")
-    plot_timeline(drawn(tmp_path), tmp_path / "t.png", steps=steps)
-    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_picture_has_a_row_for_each_thread_and_only_what_is_asked_for(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    from spsample.timeline import picture
-
-    seen = {}
-    monkeypatch.setattr(picture, "_draw", lambda *found: seen.update(zip(("labels", "rows", "seconds"), found)))  # noqa: B905
-    path = drawn(tmp_path)
-    trace = trace_of(path)
-    plot_timeline(path, tmp_path / "t.png", steps=(2, 3))
-    assert sorted(seen["labels"]) == ["features", "main", "sampling"]
-    main = seen["rows"][seen["labels"].index("main")]
-    assert sum(bar.label == "training" for bar in main) == 2
-    begins = sorted(e["ts"] for e in trace.rows[0, "main"] if e["name"] == "training")
-    assert seen["seconds"] == pytest.approx((begins[4] - begins[2]) / 1e6)
-    for bar in (bar for row in seen["rows"] for bar in row):
-        assert 0 <= bar.begin <= bar.begin + bar.seconds <= seen["seconds"] + 1e-9
-
-
-def test_what_the_picture_refuses(tmp_path):
-    pytest.importorskip("matplotlib")
-    path = drawn(tmp_path)
-    for steps in [(0, 10**6), (3, 2), (-1, 2), (1,), "12", (0.5, 1)]:
-        with pytest.raises((InputError, DTypeError), match="steps"):
-            plot_timeline(path, tmp_path / "t.png", steps=steps)
-    with pytest.raises(InputError, match="ends in"):
-        plot_timeline(path, tmp_path / "t.txt")
-    for text in ("", "[]", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X"}]}', '{"traceEvents": [{"ph"'):
-        (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(DataError, match=r"bad\.json"):
-            plot_timeline(tmp_path / "bad.json", tmp_path / "t.png")
-    (tmp_path / "empty.json").write_text('{"traceEvents": []}')
-    with pytest.raises(InputError, match="without spans"):
-        plot_timeline(tmp_path / "empty.json", tmp_path / "t.png")
-    with pytest.raises(DataError):
-        plot_timeline(tmp_path / "none.json", tmp_path / "t.png")

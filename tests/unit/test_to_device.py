@@ -24,8 +24,7 @@ from spsample.errors import BackendError, DTypeError, InputError
 from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, PartitionedFeatures
 from spsample.loading import FactoredLoader
 from spsample.loading.copies import ToDevice, copies_to, require_device, tree_map
-from spsample.timeline import Phases, Timeline
-from spsample.timeline.stages import stage_times
+from spsample.timeline import Phases, Timeline, stage_times
 
 torch = pytest.importorskip("torch")
 

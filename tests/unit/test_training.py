@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
-from spsample.timeline.stages import work_seconds  # noqa: E402
+from spsample.timeline import work_seconds  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
 from spsample.training.optimisation import Schedule, make_optimizer  # noqa: E402
 from spsample.training.results import TrainResult  # noqa: E402

@@ -10,10 +10,10 @@ from spsample.comm import LocalCommunicator, collective
 from spsample.comm.objects import all_gather_object
 from spsample.common.memory import available_memory
 from spsample.features.known_future import looks_ahead
-from spsample.planning.features_ahead import USE_BYTES, FeaturesAhead
+from spsample.planning.buffers import USE_BYTES, Buffers, FeaturesAhead
 from spsample.planning.loader_plan import FEATURE_BATCHES, needed_by_loader
-from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
+from spsample.sampling.workload import Workload
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -77,13 +77,15 @@ def left_beside_loader(
         sampler=workload["sampler"],
         batch_size=batch_size,
         shuffle=True,
+    )
+    buffers = Buffers(
         prefetch=1,
         feature_batches=FEATURE_BATCHES,
         feature_bytes=4 * source.dim,
         ahead=FeaturesAhead(int(replacement.looks_ahead or looks_ahead(source)), USE_BYTES),
     )
     with collective(LocalCommunicator() if graph.comm.size > 1 else ranks, call="the plan of a loader"):
-        needed = needed_by_loader(work)
+        needed = needed_by_loader(work, buffers)
     with collective(ranks, call="the features of a trial batch"):
         source.gather(seeds[:batch_size])
         available = available_memory()

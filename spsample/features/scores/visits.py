@@ -12,8 +12,8 @@ from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import require_word
-from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.workload import sample_batches
 from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 

@@ -18,8 +18,7 @@ from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
 from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
-from spsample.timeline import Phases
-from spsample.timeline.stages import waiting_for
+from spsample.timeline import Phases, waiting_for
 
 __all__ = ["FactoredEpoch", "Plan", "Work"]
 

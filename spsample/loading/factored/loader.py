@@ -21,12 +21,13 @@ from spsample.loading.factored.roles import require_roles
 from spsample.loading.options import SamplingOptions
 from spsample.loading.order import Delivered, as_seeds
 from spsample.planning.budget import largest_fitting
+from spsample.planning.buffers import Buffers
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.loader_plan import plan_epochs
 from spsample.planning.memory_check import default_budget
-from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
@@ -322,7 +323,7 @@ class FactoredLoader(Loader):
         self.bulk_size = int(self.comm.all_reduce(np.array([mine]), "min", phase="set-up")[0])
 
     def _planned(self) -> BulkPlan:
-        return plan_epochs(self._workload, self.memory_budget or default_budget(self._local_graph))
+        return plan_epochs(self._workload, Buffers(prefetch=0), self.memory_budget or default_budget(self._local_graph))
 
     def _require_same_data(self) -> None:
         """Refuse trainers that have other features or labels than others; collective."""
@@ -362,7 +363,7 @@ class FactoredLoader(Loader):
 
     @property
     def _workload(self) -> Workload:
-        """What is sampled, for its plan."""
+        """The batches of an epoch, for the plan."""
         return Workload(
             graph=self._local_graph,
             seeds=self.seeds,
@@ -371,7 +372,6 @@ class FactoredLoader(Loader):
             edge_ids=self.edge_ids,
             backend=self.backend,
             shuffle=self.shuffle,
-            prefetch=0,
         )
 
 

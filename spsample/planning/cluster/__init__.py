@@ -1,33 +1,26 @@
-"""What a job takes on a cluster: memory of a rank, bytes and seconds of every exchange, for each replication.
+"""Needs of a job on a cluster: memory of a rank, bytes and seconds of every exchange, for each replication.
 
 `plan` puts it together: pilots are sampled (`pilot`), their rows are counted by rank and block row (`counting`),
-formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`). What ranks
-compute is measured by small grids on this machine (`computation`). `cooperation` sets cooperative batches beside
-batches of each rank's own, with counts of a step (`step_counts`).
+formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`).
 """
 
 from __future__ import annotations
 
-from spsample.planning.cluster.cooperation import CooperationPlan, StepLoad, plan_cooperation
 from spsample.planning.cluster.network import Link, Network, network_named
 from spsample.planning.cluster.pilot import Pilot, sample_pilot, scaled_pilot
-from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, Job, PhasePlan, as_dict, plan_cluster
+from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, PhasePlan, as_dict, plan_cluster
 
 __all__ = [
     "Cluster",
     "ClusterPlan",
-    "CooperationPlan",
     "GridPlan",
-    "Job",
     "Link",
     "Network",
     "PhasePlan",
     "Pilot",
-    "StepLoad",
     "as_dict",
     "network_named",
     "plan_cluster",
-    "plan_cooperation",
     "sample_pilot",
     "scaled_pilot",
 ]

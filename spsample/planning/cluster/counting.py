@@ -1,44 +1,79 @@
-"""Counts of a bulk, exactly, and what its batches have in common with those that are predicted."""
+"""`RankCounts`: the numbers that decide the traffic of a bulk; how they are counted layer by layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.lazily import lazily
-from spsample.distributed.placement import balanced, equal_bounds
+from spsample.distributed.placement import equal_bounds
 from spsample.distributed.rounds import SPARE_DRAWS
-from spsample.planning.cluster.block_rows import BlockRows
-from spsample.planning.cluster.draws import entry_weights, expected_draws, graph_draws
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
+from spsample.planning.cluster.grid_shape import BlockRows, FloatArray, GridShape, grouped
 from spsample.planning.cluster.layer_rows import (
     LayerRows,
     count_by_owner,
-    distinct,
-    layer_rows,
+    entry_weights,
+    expected_draws,
+    graph_draws,
     longest_by_owner,
-    longest_rows,
     merged_columns,
 )
-from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.sampling import BulkSample, Sampler
+from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
 from spsample.store import Graph
 
 
 @dataclass(frozen=True, eq=False)
-class BatchCounts:
-    """What each of k batches needs of which block row (k, p/c), and has in which column's stages (k, c).
+class HopCounts:
+    """Needs of ranks, by block row, for one layer.
 
-    The names are those of `HopCounts`. Positions, sums and stage entries, which take longer to count, may be those of
-    the first batches only.
+    Arrays of shape (p, p/c) hold, for each rank and each block row, what the rank's batches need of that block row, its
+    own included. Hub rows that every rank holds are left out throughout.
+
+    Attributes
+    ----------
+    pairs : array (p, p/c)
+        Rows of the stacked frontiers: (batch, vertex) pairs.
+    edges : array (p, p/c)
+        Sampled edges of those rows.
+    rows : array (p, p/c)
+        Distinct vertices among the pairs of a rank.
+    row_entries : array (p, p/c)
+        Entries of A in those rows, each counted once a rank.
+    positions : array (p, p/c)
+        Draws, where they are sent to the owners of what is drawn (layer-wise samplers).
+    sums : array (p, p/c)
+        Entries of Q A as each block row's owner sums them: distinct columns per batch and block row (column law).
+    most_summed : array (p, p/c)
+        The most entries that are summed in one column of a batch (column law).
+    sources_by_range : array (p, p/c)
+        Src vertices by range of n / (p/c) columns: the range's owner is asked for their numerators (FastGCN).
+    longest, longest_edges : array (p, p/c)
+        The most entries, and the most sampled edges, of one of the rows: integers travel in as many bytes as it takes.
+    sources, gaps : array (p,)
+        Src vertices of a rank's batches, and the largest distance between two of one batch.
+    most_sources : int
+        Src vertices of the largest batch.
+    group_rows, group_entries : array (p/c, p/c)
+        As `rows` and `row_entries`, for the union of the batches of each row group.
+    stage_entries : array (p,)
+        Entries of P that rank (i, j) has after its stages: those of row group i's batches, of the block rows of column
+        j's stages. Only under the column law are a batch's rows summed.
+    stage_most_summed : array (p,)
+        The most entries that are summed in one of them.
+    stage_rows : array (p,)
+        Rows of the stacked frontiers of the row group in these block rows.
+    stage_edges : array (p,)
+        Edges sampled from these rows.
     """
 
     pairs: FloatArray
     edges: FloatArray
+    rows: FloatArray
+    row_entries: FloatArray
     positions: FloatArray
     sums: FloatArray
     most_summed: FloatArray
@@ -47,10 +82,48 @@ class BatchCounts:
     longest_edges: FloatArray
     sources: FloatArray
     gaps: FloatArray
+    most_sources: int
+    group_rows: FloatArray
+    group_entries: FloatArray
     stage_entries: FloatArray
     stage_most_summed: FloatArray
     stage_rows: FloatArray
     stage_edges: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class RankCounts:
+    """Needs of ranks, by block row, for all layers of a bulk, nearest the seeds first, and for its features.
+
+    Attributes
+    ----------
+    shape : GridShape
+    batches : array (p,)
+        Batches of each rank.
+    hops : tuple of HopCounts
+    inputs : array (p, p/c)
+        Src vertices of layer 1 of each rank's batches, by the block of features they lie in.
+    block_rows, block_entries, block_longest : array (p/c,)
+        Rows and entries of each block row of A, and entries of its longest row.
+    """
+
+    shape: GridShape
+    batches: Int64Array
+    hops: tuple[HopCounts, ...]
+    inputs: FloatArray
+    block_rows: FloatArray
+    block_entries: FloatArray
+    block_longest: FloatArray
+
+
+BatchCounts = dict[str, Any]
+"""By the name in `HopCounts`: what each of k batches needs of which block row (k, p/c), or in which column's stages.
+
+Positions, sums and stage entries, which take longer to count, may be those of the first batches only.
+"""
+
+_LARGEST = ("most_summed", "longest", "longest_edges", "gaps", "stage_most_summed")
+"""Of which a rank has the largest of its batches; of all others it has the sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +165,7 @@ class LayerCounting:
         stage_entries = stage_most_summed = np.zeros(by_column)
         if with_stages:
             stage_entries, stage_most_summed = self._stage_entries()
-        return BatchCounts(
+        return dict(
             pairs=count_by_owner(frontier.batch, owners, by_block),
             edges=count_by_owner(frontier.batch, owners, by_block, frontier.edges),
             positions=self._positions(),
@@ -175,122 +248,32 @@ class LayerCounting:
         return count_by_owner(rows.batch, self._columns, by_column, rows.degrees), np.ones(by_column)
 
 
-class BatchesToRanks(Protocol):
-    """How numbers of batches become numbers of ranks."""
-
-    def by_rank(self, per_batch: FloatArray) -> FloatArray:
-        """(p, ...): from (k, ...)."""
-        ...
-
-    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
-        """(p, ...): the largest number of a rank's batches, from (k, ...)."""
-        ...
-
-    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
-        """Distinct rows and their entries by rank, or by row group, and block row."""
-        ...
-
-
 def hop_counts(
-    to_ranks: BatchesToRanks,
-    counts: BatchCounts,
-    frontier: LayerRows,
-    blocks: BlockRows,
-    shape: GridShape,
-    most_sources: int,
+    to_ranks: Any, counts: BatchCounts, frontier: LayerRows, blocks: BlockRows, shape: GridShape, most_sources: int
 ) -> HopCounts:
-    """Counts of one layer, by rank."""
+    """Counts of one layer, by rank.
+
+    `to_ranks` makes numbers of ranks of numbers of batches: `by_rank`, `most_by_rank`, and `distinct_rows`, which gives
+    distinct rows and their entries by rank, or by row group, and block row.
+    """
+
+    def of_ranks(name: str) -> FloatArray:
+        of_batches = to_ranks.most_by_rank if name in _LARGEST else to_ranks.by_rank
+        by_rank: FloatArray = of_batches(counts[name])
+        if not name.startswith("stage_"):
+            return by_rank
+        # what rank (i, j) has of row group i's batches, from what each rank's batches have in column j's stages
+        return grouped(shape, by_rank, np.maximum if name in _LARGEST else np.add).reshape(shape.ranks)
+
     rows, row_entries = to_ranks.distinct_rows(frontier, blocks, grouped=False)
     group_rows, group_entries = to_ranks.distinct_rows(frontier, blocks, grouped=True)
     return HopCounts(
-        pairs=to_ranks.by_rank(counts.pairs),
-        edges=to_ranks.by_rank(counts.edges),
+        **{name: of_ranks(name) for name in counts},
         rows=rows,
         row_entries=row_entries,
-        positions=to_ranks.by_rank(counts.positions),
-        sums=to_ranks.by_rank(counts.sums),
-        most_summed=to_ranks.most_by_rank(counts.most_summed),
-        sources_by_range=to_ranks.by_rank(counts.sources_by_range),
-        longest=to_ranks.most_by_rank(counts.longest),
-        longest_edges=to_ranks.most_by_rank(counts.longest_edges),
-        sources=to_ranks.by_rank(counts.sources),
-        gaps=to_ranks.most_by_rank(counts.gaps),
         most_sources=most_sources,
         group_rows=group_rows,
         group_entries=group_entries,
-        stage_entries=_of_stages(shape, to_ranks.by_rank(counts.stage_entries)),
-        stage_most_summed=_of_stages(shape, to_ranks.most_by_rank(counts.stage_most_summed), np.maximum),
-        stage_rows=_of_stages(shape, to_ranks.by_rank(counts.stage_rows)),
-        stage_edges=_of_stages(shape, to_ranks.by_rank(counts.stage_edges)),
-    )
-
-
-def _of_stages(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
-    """(p,): what rank (i, j) has of row group i's batches, from what each rank's batches have in column j's stages."""
-    return grouped(shape, by_rank, op).reshape(shape.ranks)
-
-
-class _CountedRanks:
-    """The batches of a bulk go to ranks by their position."""
-
-    def __init__(self, shape: GridShape) -> None:
-        self._shape = shape
-
-    def by_rank(self, per_batch: FloatArray) -> FloatArray:
-        p = self._shape.ranks
-        return np.stack([per_batch[rank::p].sum(axis=0) for rank in range(p)])
-
-    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
-        p = self._shape.ranks
-        return np.stack([per_batch[rank::p].max(axis=0, initial=0.0) for rank in range(p)])
-
-    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
-        groups = frontier.batch % self._shape.ranks // (self._shape.replication if grouped else 1)
-        size = self._shape.num_blocks if grouped else self._shape.ranks
-        group, vertices, degrees = distinct(groups, frontier)
-        owners, cells = blocks.owners(vertices), (size, blocks.num_blocks)
-        return count_by_owner(group, owners, cells), count_by_owner(group, owners, cells, degrees)
-
-
-def count_bulk(
-    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, with_stages: bool = True
-) -> RankCounts:
-    """Counts of a given bulk on a grid, exact but for the draws of layer-wise samplers, which a bulk does not tell.
-
-    Parameters
-    ----------
-    graph : Graph
-        The whole A.
-    bulk : BulkSample
-        All its batches, in one process: the rank of a batch is its position modulo p.
-    shape : GridShape
-    blocks : BlockRows, optional
-        Block rows of A; by default those with about the same number of entries.
-    with_stages : bool
-        Also count what only the algorithms in stages need.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> graph = sp.load_dataset("rmat:10,8").graph
-    >>> bulk = sp.bulk_sample(graph, range(256), sp.GraphSAGE([5, 5]), batch_size=32)
-    >>> counts = count_bulk(graph, bulk, GridShape(4, 2))
-    >>> counts.hops[0].pairs.sum().item(), counts.hops[0].pairs.shape
-    (256.0, (4, 2))
-    """
-    blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
-    to_ranks, hops, layers = _CountedRanks(shape), [], layer_rows(graph, bulk)
-    for frontier, s in zip(layers, bulk.sampler.sizes, strict=True):
-        counts = LayerCounting(graph, bulk.sampler, frontier, s, shape, blocks).counts(with_stages=with_stages)
-        hops.append(hop_counts(to_ranks, counts, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
-    return RankCounts(
-        shape=shape,
-        batches=shape.batches(len(bulk)),
-        hops=tuple(hops),
-        inputs=to_ranks.by_rank(count_sources(layers[-1], graph.num_nodes, shape)),
-        block_rows=np.diff(blocks.starts).astype(np.float64),
-        block_entries=np.diff(graph.indptr[blocks.starts]).astype(np.float64),
-        block_longest=longest_rows(graph, blocks),
     )
 
 
@@ -303,4 +286,4 @@ def count_sources(frontier: LayerRows, num_nodes: int, shape: GridShape) -> Floa
     )
 
 
-__all__ = ["BatchCounts", "BatchesToRanks", "LayerCounting", "count_bulk", "count_sources", "hop_counts"]
+__all__ = ["HopCounts", "LayerCounting", "RankCounts", "count_sources", "hop_counts"]

@@ -1,18 +1,85 @@
-"""Bytes of exchanges by rank, from what each rank needs of each block row."""
+"""Bytes of numbers and of exchanges by rank, from what each rank needs of each block row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
-from spsample.planning.cluster.wire_widths import WORD_BYTES
+
+WORD_BYTES = 8  # of a number that is not packed: counts, batch ids, requests
+EXPONENT_BYTES = 4
+NORM_BYTES = 2  # of a squared column norm, about
+
+
+@dataclass(frozen=True)
+class WireWidths:
+    """Bytes of what is sent.
+
+    Attributes
+    ----------
+    id_bytes : int
+        A vertex id, 4 or 8.
+    weight_bytes : int
+        An entry's weight; 0 where entries have none.
+    edge_id_bytes : int
+        An edge id, 8; 0 where they were not asked for.
+    numerator_bytes : int
+        A sum of numerators at least; counts take more where they are larger.
+    row_normalized : bool
+        Whether entries weigh one over the length of their row, which then travels too.
+    """
+
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    edge_id_bytes: int = 0
+    numerator_bytes: int = 1
+    row_normalized: bool = False
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry of a row of A."""
+        return self.id_bytes + self.weight_bytes + self.edge_id_bytes
+
+    @classmethod
+    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> WireWidths:
+        """The widths for entries of a graph, with edge ids where they are asked for."""
+        return cls(id_bytes, weight_bytes, 8 * edge_ids, 1 if weighting == "unweighted" else 4, weighting == "row")
+
+
+def widths(largest: NDArray[Any]) -> FloatArray:
+    """Bytes of numbers up to `largest`: 1, 2, 4 or 8.
+
+    Examples
+    --------
+    >>> widths(np.array([0, 255, 256, 2.0**32])).tolist()
+    [1.0, 1.0, 2.0, 8.0]
+    """
+    found: FloatArray = np.array([1.0, 2.0, 4.0, 8.0])[np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)]
+    return found
+
+
+def length_bytes(most: int) -> int:
+    """Bytes of a number up to `most`; -1: not known.
+
+    Examples
+    --------
+    >>> length_bytes(255), length_bytes(256), length_bytes(-1)
+    (1, 2, 4)
+    """
+    return 4 if most < 0 or most > 65535 else 1 + (most > 255)
+
+
+def numerator_bytes(most: FloatArray, wire: WireWidths) -> FloatArray:
+    """Bytes of sums of up to `most` entries."""
+    return np.maximum(widths(most), wire.numerator_bytes)
+
 
 Phase = Literal[
-    "computation",
     "frontier",
     "totals",
     "rows",
@@ -22,21 +89,14 @@ Phase = Literal[
     "extraction",
     "reduction",
     "features",
-    "pieces",
-    "batch activations",
-    "batch gradients",
     "gradients",
     "status",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""What the ranks compute and communicate for, in the order of a training step."""
+"""The purposes of communication, in the order of a training step."""
 
-Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
-MODELLED_ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`.
-
-The model knows those that users choose from (`spsample.distributed.algorithms`), and the variants for measurements.
-"""
+Algorithm = Literal["column", "stages", "oblivious"]
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
@@ -84,7 +144,7 @@ class Exchange:
 
 
 def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
-    """What ranks need of the block rows that they do not hold.
+    """Needs of ranks of the block rows that they do not hold.
 
     Examples
     --------
@@ -219,12 +279,12 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange
 
 
 def header(shape: GridShape, exchanges: int = 1) -> Exchange:
-    """What precedes `exchanges` exchanges: counts and the status, to every other rank of the column group."""
+    """Headers of `exchanges` exchanges: counts and the status, to every other rank of the column group."""
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
 def stages_header(shape: GridShape, exchanges: int) -> Exchange:
-    """What precedes `exchanges` exchanges in stages: counts and the status, to every other rank."""
+    """Headers of `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 
@@ -242,25 +302,4 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
     return float(max(sent.max(), received.max()))
 
 
-__all__ = [
-    "MODELLED_ALGORITHMS",
-    "PHASES",
-    "Algorithm",
-    "Exchange",
-    "Kind",
-    "Phase",
-    "all_gather",
-    "answered",
-    "asked",
-    "broadcasts",
-    "header",
-    "remote",
-    "reply",
-    "request",
-    "ring_reduction",
-    "row_gather",
-    "stages_header",
-    "stages_reply",
-    "stages_request",
-    "tree_sends",
-]
+__all__ = ["Algorithm", "Exchange", "Phase", "Scope", "WireWidths", "ring_reduction"]

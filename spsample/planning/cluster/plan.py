@@ -1,27 +1,136 @@
-"""`plan_cluster`: which replication and bulk size to take on a cluster, before a job is queued."""
+"""`plan_cluster`: which replication and bulk size to take on a cluster, before a job is queued; memory of a rank."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import sqrt
+from typing import Any
 
-from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.lazily import lazily
 from spsample.common.units import format_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.grid import divisors
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
-from spsample.planning.bulk_plan import BulkPlan
-from spsample.planning.cluster.computation import Computation, Trials, moved_bytes
-from spsample.planning.cluster.exchanges import Algorithm, Phase
+from spsample.planning.bulk_counts import BulkCounts, GraphProfile
+from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
+from spsample.planning.cluster.counting import RankCounts
+from spsample.planning.cluster.exchanges import Algorithm, Exchange, Phase, WireWidths
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
-from spsample.planning.cluster.rank_memory import bulk_plan_of_rank, memory_parts
-from spsample.planning.cluster.traffic import NOTHING_MOVED, PhaseBytes, bulk_traffic, by_phase
-from spsample.planning.cluster.wire_widths import WireWidths
+from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
+from spsample.planning.loader_plan import FEATURE_BATCHES
+from spsample.planning.scratch import host_scratch
+
+COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
+
+
+def memory_parts(
+    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Exchange], *, hub_budget: int = 0
+) -> dict[str, int]:
+    """Bytes of the rank that needs most, by what they are for.
+
+    Parameters
+    ----------
+    profile : GraphProfile
+    counts : RankCounts
+        Counts of a bulk.
+    bulks : BulkPlan
+        The plan of one rank (`bulk_plan_of_rank`).
+    traffic : iterable of Exchange
+        Exchanges of the bulk.
+    hub_budget : int
+        Bytes of hub rows that every rank holds.
+
+    Returns
+    -------
+    dict
+        "block row", "hub rows", "features", "bulks", "exchanges".
+    """
+    return {
+        "block row": block_row_bytes(profile, counts),
+        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, csr_bytes(profile, profile.num_edges, 0)),
+        "features": feature_block_bytes(profile, counts.shape),
+        "bulks": bulks.peak(int(counts.batches.max())),
+        "exchanges": buffer_bytes(traffic, int(counts.batches.max())),
+    }
+
+
+def csr_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
+    """Entries, and where rows begin."""
+    return round(entries * profile.entry_bytes + 8 * (rows + 1))
+
+
+def block_row_bytes(profile: GraphProfile, counts: RankCounts) -> int:
+    """The largest block row, and where each block row begins."""
+    pairs = zip(counts.block_entries.tolist(), counts.block_rows.tolist(), strict=True)
+    return max(csr_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
+
+
+def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
+    """Features of n over p/c vertices."""
+    return -(-profile.num_nodes // shape.num_blocks) * profile.feature_bytes
+
+
+def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
+    """Bytes that a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
+    sizes = [0.0]
+    for one in traffic:
+        once = float((one.sent + one.received).max())
+        sizes.append(once / max(steps, 1) if one.phase in ("features", "gradients") else once)
+    return round(max(sizes))
+
+
+def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
+    """The plan of one rank's bulks, from the pilots; its budget is not used.
+
+    Parameters
+    ----------
+    pilot : Pilot
+    shape : GridShape
+    prefetch : int
+        Bulks that a loader samples ahead.
+    threads : int
+        Threads of a rank.
+    """
+    counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
+    batches = -(-pilot.num_batches // shape.ranks)
+    profile = pilot.profile
+    other_seeds = pilot.num_seeds - batches * pilot.batch_size
+    of_graph = pilot.sampler.draw_law(profile.weighting) == "graph"
+    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if of_graph else 0
+    return BulkPlan(
+        memory_budget=1,
+        num_batches=batches,
+        batch_size=pilot.batch_size,
+        counts=counts,
+        held=max(prefetch, 1),
+        warm_up=warm_up_divisor(prefetch),
+        feature_bytes=feature_bytes_of(FEATURE_BATCHES, profile.feature_bytes, counts),
+        kept_bytes=distribution + ORDER_BYTES * max(other_seeds, 0),
+        pilot_seconds=pilot.seconds,
+        id_bytes=profile.id_bytes,
+        scratch=partial(host_scratch, profile, threads),
+    )
+
+
+def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
+    """Counts of batches of the graph and with the sampler that are planned for."""
+    scaled = counts.scaled(counts.batches, pilot.scale)
+    layers = tuple(
+        replace(
+            layer,
+            largest_rows=round(layer.largest_rows * pilot.scale),
+            largest_sources=round(layer.largest_sources * pilot.scale),
+        )
+        for layer in scaled.layers
+    )
+    return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
+
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
@@ -29,7 +138,7 @@ NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a plan is for.
+    """Ranks, what connects them, and how they sample.
 
     Attributes
     ----------
@@ -41,36 +150,6 @@ class Cluster:
     ranks_per_node : int
     threads : int
         Threads of a rank.
-    cores : float, optional
-        Cores of a rank, a fraction where ranks share them; None: as many as threads.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If one of them is out of range.
-    """
-
-    ranks: int
-    memory_per_rank: int
-    network: Network
-    ranks_per_node: int
-    threads: int = 8
-    cores: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("ranks", "memory_per_rank", "ranks_per_node", "threads"):
-            object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
-        require_type("network", self.network, Network, "a Network, as network_named makes")
-        if self.cores is not None:
-            require_number("cores", self.cores, lambda cores: cores > 0, "a number above 0")
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to run there.
-
-    Attributes
-    ----------
     algorithm : {"column", "stages", "oblivious"}
     hub_budget : int
         Bytes of hub rows that every rank holds.
@@ -86,9 +165,14 @@ class Job:
     Raises
     ------
     InputError, DTypeError
-        If there is a bulk size, and it is no integer from 1 on.
+        If one of them is out of range.
     """
 
+    ranks: int
+    memory_per_rank: int
+    network: Network
+    ranks_per_node: int
+    threads: int = 8
     algorithm: Algorithm = "column"
     hub_budget: int = 0
     model_bytes: int = 0
@@ -97,8 +181,11 @@ class Job:
     bulk_size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.bulk_size is not None:
-            object.__setattr__(self, "bulk_size", require_int("bulk_size", self.bulk_size, minimum=1))
+        counts = ["ranks", "memory_per_rank", "ranks_per_node", "threads"]
+        for name in counts if self.bulk_size is None else [*counts, "bulk_size"]:
+            object.__setattr__(self, name, require_int(name, getattr(self, name), minimum=1))
+        require_type("network", self.network, Network, "a Network, as network_named makes")
+        require_choice("algorithm", self.algorithm, tuple(ALGORITHMS))
 
 
 @dataclass(frozen=True)
@@ -116,7 +203,7 @@ class PhasePlan:
 
 @dataclass(frozen=True)
 class GridPlan:
-    """What one replication takes.
+    """Memory, bytes and time with one replication.
 
     Attributes
     ----------
@@ -142,12 +229,12 @@ class GridPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether a bulk of a batch per rank fits, or the one that was asked for."""
+        """Tell whether a bulk of a batch per rank fits, or the one that was asked for."""
         return not self.refusal
 
     @property
     def seconds(self) -> float:
-        """Sampling and communication of an epoch."""
+        """Communication of an epoch."""
         return sum(one.seconds for one in self.phases)
 
     @property
@@ -158,21 +245,11 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows.
-
-    `computation` tells whether times are those of sampling and communication, or of communication alone.
-    """
+    """Plans for each replication, ascending. `left_out` are those of more than 2^22 ranks times block rows."""
 
     cluster: Cluster
-    job: Job
     grids: tuple[GridPlan, ...]
     left_out: tuple[int, ...] = ()
-    computation: bool = False
-
-    @property
-    def timed(self) -> str:
-        """What the times are those of, in words."""
-        return "sampling and communication" if self.computation else "communication"
 
     @property
     def recommended(self) -> GridPlan:
@@ -198,26 +275,20 @@ class ClusterPlan:
 def plan_cluster(
     pilot: Pilot,
     cluster: Cluster,
-    job: Job | None = None,
     *,
     replication: int | None = None,
-    computation: bool = False,
 ) -> ClusterPlan:
     """Memory, the largest bulk, bytes and time of an epoch for each replication.
 
-    Of each c that fits, the bulk size is that of the job, or else the smallest of the largest one and its halves whose
+    Of each c that fits, the bulk size is the given one, or else the smallest of the largest one and its halves whose
     epoch takes at most 5 % longer than with any of them.
 
     Parameters
     ----------
     pilot : Pilot
     cluster : Cluster
-    job : Job, optional
     replication : int, optional
         c; None: every divisor of p.
-    computation : bool
-        Also measure on this machine, for each c, how long ranks compute (`Trials`); else times are those of
-        communication alone.
 
     Raises
     ------
@@ -237,8 +308,6 @@ def plan_cluster(
     >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
     ([1, 2, 4], 4)
     """
-    job = Job() if job is None else job
-    require_algorithm(job.algorithm)
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
     fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MOST_CELLS]
@@ -250,48 +319,24 @@ def plan_cluster(
             hint="Plan a larger replication.",
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
-    trials = Trials(pilot, job.algorithm, _wire_of(pilot, job)) if computation else None
-    grids = tuple(_Planned(pilot, cluster, job, shape, trials).plan() for shape in fitting)
-    return ClusterPlan(cluster, job, grids, left_out, computation)
-
-
-def require_algorithm(name: str) -> Algorithm:
-    """Return the name of an algorithm that users choose from, or refuse it.
-
-    Examples
-    --------
-    >>> require_algorithm("stages-split")
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: algorithm: got 'stages-split'; expected one of 'column', 'stages', 'oblivious'
-    """
-    return cast("Algorithm", require_choice("algorithm", name, tuple(ALGORITHMS)))
-
-
-def _wire_of(pilot: Pilot, job: Job) -> WireWidths:
-    profile = pilot.profile
-    return WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+    grids = tuple(_Planned(pilot, cluster, shape).plan() for shape in fitting)
+    return ClusterPlan(cluster, grids, left_out)
 
 
 class _Planned:
     """The plan of one grid."""
 
-    def __init__(
-        self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape, trials: Trials | None = None
-    ) -> None:
-        self._pilot, self._cluster, self._job, self._shape, self._trials = pilot, cluster, job, shape, trials
-        self._wire = _wire_of(pilot, job)
-        self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
+    def __init__(self, pilot: Pilot, cluster: Cluster, shape: GridShape) -> None:
+        self._pilot, self._cluster, self._shape = pilot, cluster, shape
+        profile = pilot.profile
+        self._wire = WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=cluster.edge_ids)
+        self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=cluster.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
     @lazily
     def _on_grid(self) -> GridPilot:
-        blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
-        return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
-
-    @lazily
-    def _computation(self) -> Computation | None:
-        return None if self._trials is None else self._trials(self._shape)
+        with_stages = self._cluster.algorithm != "column"
+        return GridPilot(self._pilot, self._shape, self._cluster.hub_budget, with_stages=with_stages)
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -302,20 +347,14 @@ class _Planned:
             self._pilot.sampler,
             self._pilot.sampler.draw_law(profile.weighting),
             self._wire,
-            self._job.algorithm,
+            self._cluster.algorithm,
             feature_bytes=profile.feature_bytes,
-            model_bytes=self._job.model_bytes,
+            model_bytes=self._cluster.model_bytes,
         )
-        memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
+        memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._cluster.hub_budget)
         if counts.batches.max() > 1:  # the last bulk of an epoch may have a batch per rank
             memory["exchanges"] = max(memory["exchanges"], self._of_bulk(self._size(1))[0]["exchanges"])
         phases: dict[Phase, tuple[PhaseBytes, float]] = {}
-        if self._computation is not None:
-            sampling = moved_bytes(one for one in traffic if one.phase not in ("features", "gradients"))
-            batches = float(counts.batches.mean())
-            cores = cluster.threads if cluster.cores is None else cluster.cores
-            seconds = self._computation.seconds(batches, sampling, threads=cluster.threads, cores=cores)
-            phases["computation"] = NOTHING_MOVED, seconds
         for phase, moved in by_phase(traffic).items():
             exchanges = (one for one in traffic if one.phase == phase)
             each = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
@@ -324,8 +363,8 @@ class _Planned:
 
     def plan(self) -> GridPlan:
         largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
-        if self._job.bulk_size is not None:
-            return self._asked(min(self._job.bulk_size, self._pilot.num_batches), self._size(largest))
+        if self._cluster.bulk_size is not None:
+            return self._asked(min(self._cluster.bulk_size, self._pilot.num_batches), self._size(largest))
         if largest == 0:
             return self._refused(0, self._size(1), "one batch per rank takes")
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
@@ -351,7 +390,7 @@ class _Planned:
         return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
     def _fits(self, per_rank: int) -> bool:
-        """Whether bulks of which a rank has `per_rank` batches fit in its memory."""
+        """Tell whether bulks of which a rank has `per_rank` batches fit in its memory."""
         memory, _ = self._of_bulk(self._size(per_rank))
         return sum(memory.values()) <= self._cluster.memory_per_rank
 
@@ -389,7 +428,6 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "cores_per_rank": cluster.cores,
         "network": {
             "name": network.name,
             "inside": vars(network.inside),
@@ -397,9 +435,9 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
             "duplex": network.duplex,
             "per_exchange": network.per_exchange,
         },
-        "algorithm": plan.job.algorithm,
-        "replicate_hubs": plan.job.hub_budget,
-        "model_bytes": plan.job.model_bytes,
+        "algorithm": cluster.algorithm,
+        "replicate_hubs": cluster.hub_budget,
+        "model_bytes": cluster.model_bytes,
         "grids": [_grid_as_dict(one) for one in plan.grids],
         "left_out": list(plan.left_out),
         "recommended": recommended,
@@ -422,4 +460,4 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
     }
 
 
-__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster", "require_algorithm"]
+__all__ = ["Cluster", "ClusterPlan", "GridPlan", "PhasePlan", "as_dict", "plan_cluster"]

@@ -14,9 +14,9 @@ from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.partials import added_statistics, partial_statistics, received_sums
-from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
-from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
+from spsample.distributed.stages.exchanges import RequestedRows, RowFetch, RowGroup
+from spsample.distributed.stages.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier

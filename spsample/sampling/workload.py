@@ -1,4 +1,4 @@
-"""`SamplingCall`: a call of `bulk_sample` whose arguments are checked; running it samples the bulk."""
+"""`Workload`: the batches that are to be sampled; `run` samples them as one bulk."""
 
 from __future__ import annotations
 
@@ -21,40 +21,47 @@ from spsample.sampling.arguments import require_sampler
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches, make_uneven_batches
-from spsample.sparse import derive_key
+from spsample.sparse import derive_key, keys
 from spsample.sparse.keys import SAMPLING
 from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.validation import validate_ids
 
+_TRIAL_KEY = derive_key(0, 0, SAMPLING)
+
 
 @dataclass(eq=False, slots=True)
-class SamplingCall:
-    """The arguments of `bulk_sample`, checked.
+class Workload:
+    """Batches of a graph that are to be sampled: those of a call of `bulk_sample`, or of every epoch of a loader.
+
+    `checked` makes one of arguments that a user gave.
 
     Attributes
     ----------
     graph : BaseGraph
-        On the device, where the call asks for that.
     seeds : int64 array
-    key : (int, int)
-        Of the draws, from the random seed and the epoch.
-    sampler, batch_size, first_batch, edge_ids, duplicates, backend
-        As given.
+        Consecutive runs of `batch_size` make the batches, in this order or shuffled.
+    sampler, batch_size, edge_ids, backend, first_batch, duplicates
+        As of `bulk_sample`.
     batch_ptr : int64 array (num_batches + 1,) or None
         Where batches of several sizes begin among the seeds, and the last ends; None: runs of `batch_size`.
+    shuffle : bool
+        Whether every epoch draws a new order.
+    key : (int, int)
+        Of the draws, from the random seed and the epoch.
     """
 
     graph: BaseGraph
     seeds: Int64Array
     sampler: Sampler
     batch_size: int
-    key: tuple[int, int]
-    first_batch: int
-    edge_ids: bool
-    duplicates: str
-    backend: str | None
+    edge_ids: bool = False
+    backend: str | None = None
     batch_ptr: Int64Array | None = None
+    shuffle: bool = False
+    first_batch: int = 0
+    duplicates: str = "merge"
+    key: tuple[int, int] = _TRIAL_KEY
 
     @classmethod
     def checked(  # noqa: PLR0913  (the public face of bulk_sample)
@@ -72,7 +79,7 @@ class SamplingCall:
         backend: str | None = None,
         batch_ptr: Int64Array | None = None,
         as_ids: Callable[[Any, int], Int64Array] = validate_ids,
-    ) -> SamplingCall:
+    ) -> Workload:
         """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks.
 
         `as_ids` makes ids of the seeds and the number of vertices. A part of a loader's seeds may be 0 and 1 alone,
@@ -95,13 +102,64 @@ class SamplingCall:
             graph = graph.to_device(backend)
             if graph.comm.size > 1:
                 repr(sampler)  # which ranks compare; where one's own fails there, all learn of it here
-            return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend, batch_ptr)
+            return cls(
+                graph,
+                ids,
+                sampler,
+                batch_size,
+                edge_ids,
+                backend,
+                batch_ptr,
+                first_batch=first_batch,
+                duplicates=duplicates,
+                key=key,
+            )
 
     @property
     def num_batches(self) -> int:
-        """Batches of the call, on all ranks."""
+        """Batches of all seeds, on all ranks; the last one perhaps smaller."""
         return -(-len(self.seeds) // self.batch_size) if self.batch_ptr is None else len(self.batch_ptr) - 1
 
+    @property
+    def largest_batch(self) -> int:
+        """Seeds of a full batch: of fewer seeds all of them, and at least 1."""
+        return min(self.batch_size, max(len(self.seeds), 1))
+
+    def part(self, begin: int, end: int) -> Workload:
+        """The batches from `begin` to `end`, in the order of the seeds."""
+        first = self.first_batch + begin
+        if self.batch_ptr is None:
+            seeds = self.seeds[begin * self.batch_size : end * self.batch_size]
+            return replace(self, seeds=seeds, first_batch=first)
+        ptr = self.batch_ptr[begin : end + 1]
+        return replace(self, seeds=self.seeds[ptr[0] : ptr[-1]], batch_ptr=ptr - ptr[0], first_batch=first)
+
+    def pilots(self, most: int) -> Workload:
+        """Up to `most` full batches that stand for all; collective on a graph of several ranks.
+
+        Where epochs are shuffled, they are the first ones of a fixed order, else evenly spaced ones; of batches of
+        several sizes the first. They decide nothing but sizes, and are the same ones every time.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> graph = spsample.Graph([0] * 10, [])
+        >>> Workload(graph, np.arange(9), spsample.GraphSAGE([2]), batch_size=2).pilots(2).seeds.tolist()
+        [0, 1, 6, 7]
+        """
+        size, some = self.largest_batch, self.part(0, most)
+        if self.batch_ptr is None:
+            full = len(self.seeds) // size
+            if self.shuffle:
+                positions = keys.shuffle(len(self.seeds), 0, 0)[: min(most, full) * size]
+            else:
+                starts = np.linspace(0, max(full - 1, 0), min(most, full)).astype(np.int64) * size
+                positions = (starts[:, None] + np.arange(size)).ravel()
+            some = replace(self, seeds=self.seeds[positions])
+        options: dict[str, Any] = {"edge_ids": self.edge_ids, "backend": self.backend, "batch_ptr": some.batch_ptr}
+        return Workload.checked(self.graph, some.seeds, self.sampler, batch_size=size, **options)
+
+    @default_float_environment()
     def run(self, limit: EntryLimit | None = None) -> BulkSample:
         """Sample the bulk; collective on a graph of several ranks, which compare their arguments first.
 
@@ -177,7 +235,6 @@ class SamplingCall:
 _COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "duplicates", "backend", "batch_ptr")
 
 
-@default_float_environment()
 def sample_batches(
     graph: BaseGraph,
     seeds: Any,
@@ -188,7 +245,7 @@ def sample_batches(
 ) -> BulkSample:
     """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
 
-    Arguments and errors as of `bulk_sample`; `limit` is that of `SamplingCall.run`, `batch_ptr` of its `checked`.
+    Arguments and errors as of `bulk_sample`; `limit` is that of `Workload.run`, `batch_ptr` of its `checked`.
 
     Examples
     --------
@@ -197,4 +254,4 @@ def sample_batches(
     >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
     2
     """
-    return SamplingCall.checked(graph, seeds, sampler, **options).run(limit)
+    return Workload.checked(graph, seeds, sampler, **options).run(limit)

@@ -1,4 +1,4 @@
-"""Two variants of the published algorithm that are not published: for tests and measurements, no choice of users."""
+"""Two variants of the published algorithm that are not published: no choice of users."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.partials import equal_exponents
 from spsample.distributed.partitioned import PartitionedGraph
-from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
-from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
+from spsample.distributed.stages.operand import CachedRows, PublishedFrontier, PublishedOperand
+from spsample.distributed.stages.stages import StagesFrontier
 from spsample.sparse.operand import Entries, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.distributed.published.exchanges import BroadcastRows
-from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.row_arrays import joined
+from spsample.distributed.stages.exchanges import BroadcastRows
+from spsample.distributed.stages.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.sparse.operand import Entries, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics
 
