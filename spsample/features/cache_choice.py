@@ -8,10 +8,9 @@ from spsample.common.checks import require_int
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
-from spsample.features.caching.cached_rows import row_bytes_of
 
 if TYPE_CHECKING:
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
 __all__ = ["budget_bytes", "is_auto", "rows_beside", "rows_within"]
 
@@ -60,8 +59,8 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
     >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
     50
     """
-    count = _rows_and_map_within(budget, source.num_rows, row_bytes_of(source), map_bytes)
-    size, free = count * row_bytes_of(source), available_memory()
+    count = _rows_and_map_within(budget, source.num_rows, source.stored_row_bytes, map_bytes)
+    size, free = count * source.stored_row_bytes, available_memory()
     if size > free:
         raise CapacityError(
             argument="budget",
@@ -82,7 +81,7 @@ def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) ->
     >>> rows_beside(store, 832, (32, 0)), rows_beside(store, 10, (32, 0))
     (50, 0)
     """
-    row_bytes, (of_all, of_each) = row_bytes_of(source), map_bytes
+    row_bytes, (of_all, of_each) = source.stored_row_bytes, map_bytes
     least = of_all + of_each + row_bytes
     return _rows_and_map_within(free if free >= least else 0, source.num_rows, row_bytes, map_bytes)
 

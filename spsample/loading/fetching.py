@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.known_future import announce, forget
-from spsample.features.on_device.fetched import FetchedRows
-from spsample.features.places import places_of
+from spsample.features.on_device.staging import FetchedRows
+from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import Rows, gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
@@ -128,14 +126,14 @@ def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
     first bulk is told of anew where it was kept: another loader may have used the features since.
     """
     features, is_over = told.features, False
-    forget(features)
+    _hint(features, None)
     try:
         current = next(bulks, None)
         if current is not None:
-            announce(features, told.calls_of(current))
+            _hint(features, told.calls_of(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)
-            announce(features, [] if following is None else told.calls_of(following))
+            _hint(features, [] if following is None else told.calls_of(following))
             yield current
             current = following
             del following
@@ -144,7 +142,12 @@ def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
         is_over = True
     finally:
         if not is_over:
-            forget(features)
+            _hint(features, None)
+
+
+def _hint(features: FeatureSource | None, calls: list[NDArray[Any]] | None) -> None:
+    if features is not None:
+        features.prefetch_hint(calls)
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
@@ -155,7 +158,7 @@ def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool
     return FeaturesAhead(
         known_bulks=int(looks_ahead),
         use_bytes=USE_BYTES + by_bulk * _ID_BYTES,
-        row_bytes=by_bulk * (row_bytes_of(features) + _ID_BYTES),
+        row_bytes=by_bulk * (features.stored_row_bytes + _ID_BYTES),
         num_vertices=features.num_rows,
     )
 
@@ -166,16 +169,16 @@ def _nothing(ids: NDArray[Any]) -> None:
 
 def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: Rows) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
-    places = places_of(vertices, features.num_rows)
-    if getattr(features, "on_device", False):
+    slots = SlotMap(vertices, features.num_rows)
+    if features.device is not None:
         there = FetchedRows(features, vertices)
-        return lambda ids: there.gather(places.find(ids).places)
+        return lambda ids: there.gather(slots.find(ids).slots)
     reader = _rows_on_host(features, vertices)
-    return lambda ids: reader.gather(places.find(ids).places, memory(len(ids), features.dim))
+    return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
 
 
 def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:
-    rows = np.empty((len(vertices), features.dim), stored_dtype(features))
+    rows = np.empty((len(vertices), features.dim), features.stored_dtype)
     features.gather(vertices, rows)
     return row_reader(rows)
 

@@ -18,7 +18,6 @@ from spsample.common.threads import get_num_threads, kernel_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.features import score
-from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
@@ -247,7 +246,7 @@ class BulkLoader(Loader):
             ranks=self._deal.identity,
             stage_threads=self.stage_threads is None,
         )
-        self._looks_ahead = self._any_rank(looks_ahead(self.features))
+        self._looks_ahead = self._any_rank(self.features is not None and self.features.looks_ahead)
         self._tuning = (
             None
             if self.stage_threads is None
@@ -358,7 +357,8 @@ class BulkLoader(Loader):
             self._duplicates = None
         self._transform.close()
         self._next_epoch.drop()
-        forget(self.features)
+        if self.features is not None:
+            self.features.prefetch_hint(None)
         self._is_closed = True
 
     def batches(
@@ -610,7 +610,7 @@ class BulkLoader(Loader):
 
     @property
     def _are_on_device(self) -> bool:
-        return self.graph.is_on_device or bool(getattr(self.features, "on_device", False))
+        return self.graph.is_on_device or (self.features is not None and self.features.device is not None)
 
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""

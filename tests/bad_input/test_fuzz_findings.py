@@ -130,7 +130,7 @@ def test_announcements_that_are_no_batches(batches, tmp_path):
     with DiskFeatures(tmp_path / "x.npy", 0) as disk:
         for source in (CachedFeatures(store, "1KiB", np.ones(4), replacement="lookahead"), disk):
             with pytest.raises(DTypeError, match=r"batches: got .*; expected ids of each call"):
-                source.announce(batches)
+                source.prefetch_hint(batches)
 
 
 def test_local_batches_of_any_size():
@@ -285,8 +285,8 @@ def test_sparse_matrices_for_what_is_gone_through(matrix, tmp_path):
     ]
     for source in sources:
         with pytest.raises(DTypeError, match="batches: got a scipy"):
-            source.announce(matrix)
+            source.prefetch_hint(matrix)
         with pytest.raises(DTypeError, match=r"(batches|ids): got a scipy"):
-            source.announce([matrix])
+            source.prefetch_hint([matrix])
     with pytest.raises(DTypeError, match="names: got a scipy"):
         Phases(matrix)

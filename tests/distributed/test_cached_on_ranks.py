@@ -19,7 +19,7 @@ from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
 from spsample.features.caching import auto_budget
 from spsample.features.caching.replacement import replacement_named
-from spsample.features.places import place_bytes
+from spsample.features.slot_map import slot_map_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 TIMEOUT = 30.0
@@ -29,7 +29,7 @@ def cached_on(comm, x, rows, c=1, seed=0):
     """Caches of other sizes and scores on each rank."""
     source = PartitionedFeatures.of(x, ProcessGrid(comm, c))
     n, dim = x.shape
-    size = rows * dim * 4 + (place_bytes(n) if 0 < rows < n else 0)
+    size = rows * dim * 4 + (slot_map_bytes(n) if 0 < rows < n else 0)
     return CachedFeatures(source, size, np.random.default_rng([seed, comm.rank]).random(n))
 
 
@@ -71,7 +71,7 @@ def test_caches_of_caches():
 
     def body(comm):
         inner = cached_on(comm, x, 20)
-        outer = CachedFeatures(inner, 8 * (1 + 3 * comm.rank) + place_bytes(40), np.arange(40.0))
+        outer = CachedFeatures(inner, 8 * (1 + 3 * comm.rank) + slot_map_bytes(40), np.arange(40.0))
         twin = outer.duplicate()
         assert twin.comm is not outer.comm
         assert twin.gather(np.arange(40)).tolist() == x.tolist()

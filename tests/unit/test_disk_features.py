@@ -87,8 +87,8 @@ def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, 
     budget = 0 if share == 0 else int(share * x.nbytes) + disk_plan.READS_AT_A_TIME * (1 << 20) // 4
     with DiskFeatures(path, budget, page_rows=page_rows, direct=direct) as found:
         batches = [rng.integers(0, n, rng.integers(0, 300)).astype(rng.choice([np.int32, np.int64])) for _ in range(8)]
-        found.announce(batches[:3])
-        found.announce([batches[i] for i in (4, 3, 5)])
+        found.prefetch_hint(batches[:3])
+        found.prefetch_hint([batches[i] for i in (4, 3, 5)])
         for ids in [*batches, batches[0]]:
             assert np.array_equal(found.gather(ids), memory.gather(ids))
             wide, at = np.zeros((len(ids) + 5, dim), np.float32), rng.permutation(len(ids) + 5)[: len(ids)]
@@ -113,7 +113,7 @@ def test_forms(tmp_path, form):
         assert found.stored_dtype == (np.float32 if form.is_coded else kept.dtype)
         for replacement in ("static", "lookahead"):
             cached = CachedFeatures(found, "40KiB", np.arange(500), replacement=replacement)
-            cached.announce([ids, ids])
+            cached.prefetch_hint([ids, ids])
             for _ in range(2):
                 assert np.array_equal(cached.gather(ids), found.gather(ids))
     with pytest.raises(InputError, match="form: got"):
@@ -126,7 +126,7 @@ def test_rows_of_a_reordered_store(tmp_path, budget):
     reorder(store_of(tmp_path, x=x), tmp_path / "hot", rng.random(3000), exact=True)
     batches = rng.integers(0, 3000, (6, 300))
     with DiskFeatures(tmp_path / "hot", budget) as found:
-        found.announce(batches)
+        found.prefetch_hint(batches)
         for ids in batches:
             assert np.array_equal(found.gather(ids), x[ids])
         assert found.nbytes <= budget or budget == 0
@@ -194,13 +194,13 @@ def test_keeps_what_the_model_keeps(tmp_path_factory, n, capacity, ahead, size, 
     batches = [np.unique(rng.choice(pages, rng.integers(1, size + 1))) for _ in range(25)]
     with DiskFeatures(path, budget_for(path, capacity)) as found:
         assert found.plan.frames == min(capacity, n)
-        found.announce(batches[:ahead])
+        found.prefetch_hint(batches[:ahead])
         for i, ids in enumerate(batches):
             found.gather(ids)
             model.gather(set(ids.tolist()), [set(b.tolist()) for b in batches[i + 1 : max(ahead, i + 1)]])
             if i + 1 >= ahead > 0:
                 more = batches[ahead : ahead + 3]
-                found.announce(more)
+                found.prefetch_hint(more)
                 ahead += len(more)
             assert (found.counts.hits, found.counts.reads) == (model.hits, model.reads)
 
@@ -241,7 +241,7 @@ def test_fewest_misses_of_all_rules_where_all_is_known(tmp_path_factory, capacit
     path = saved(tmp_path_factory.mktemp("rows"), np.zeros((21, 2 * BLOCK), np.uint8))
     batches = [np.unique(rng.choice(7, rng.integers(1, 5))) * 3 for _ in range(8)]
     with DiskFeatures(path, budget_for(path, capacity)) as found:
-        found.announce(batches)
+        found.prefetch_hint(batches)
         for ids in batches:
             found.gather(ids)
         assert found.counts.misses == least_misses([frozenset(ids.tolist()) for ids in batches], capacity)
@@ -269,8 +269,8 @@ def test_what_was_announced_and_left_is_forgotten(tmp_path):
     """A pass that was left early: its batches are over when one of the next pass comes."""
     path = saved(tmp_path, features(10_000, 32))
     with DiskFeatures(path, "512KiB") as found:
-        found.announce([[i] for i in range(5)])
-        found.announce([[100 + i] for i in range(5)])
+        found.prefetch_hint([[i] for i in range(5)])
+        found.prefetch_hint([[100 + i] for i in range(5)])
         found.gather([100])
         assert found._rows.known == 4
         found.gather([7])
@@ -280,8 +280,8 @@ def test_what_was_announced_and_left_is_forgotten(tmp_path):
 def test_forget(tmp_path):
     with DiskFeatures(saved(tmp_path, features(10_000, 32)), "512KiB") as found:
         assert found.looks_ahead
-        found.announce([[1], [2]])
-        found.forget()
+        found.prefetch_hint([[1], [2]])
+        found.prefetch_hint(None)
         assert found._rows.known == 0
     for budget in (0, "9MiB"):
         with DiskFeatures(tmp_path / "x.npy", budget) as found:
@@ -296,10 +296,10 @@ def test_more_announcements_than_are_remembered(tmp_path):
     with DiskFeatures(path, budget_for(path, 20)) as found:
         batches = [np.unique(rng.choice(np.arange(0, 300, 3), 12)) for _ in range(100)]
         most = found.plan.known_batches
-        found.announce(batches[:70])
+        found.prefetch_hint(batches[:70])
         for i, ids in enumerate(batches):
             if i == 30:
-                found.announce(batches[70:])
+                found.prefetch_hint(batches[70:])
             found.gather(ids)
             model.gather(set(ids.tolist()), [set(b.tolist()) for b in batches[i + 1 : i + most]])
             assert (found.counts.hits, found.counts.reads) == (model.hits, model.reads)
@@ -309,7 +309,7 @@ def test_more_announcements_than_are_remembered(tmp_path):
 def test_announcements_that_never_come(tmp_path):
     path = saved(tmp_path, features(10_000, 32))
     with DiskFeatures(path, "512KiB") as found:
-        found.announce([[1]] * (found.plan.known_batches + 10))
+        found.prefetch_hint([[1]] * (found.plan.known_batches + 10))
         for i in range(100):
             found.gather([9000 + i])
         assert found._rows.known == 0
@@ -335,7 +335,7 @@ def test_a_store_whose_rows_were_moved(tmp_path, budget):
     reorder(tmp_path / "plain", tmp_path / "moved", np.arange(3000), exact=True)
     ids = np.array([7, 2999, 7, 0])
     with DiskFeatures(tmp_path / "moved", budget) as features:
-        features.announce([ids, ids[:2]])
+        features.prefetch_hint([ids, ids[:2]])
         np.testing.assert_array_equal(features.gather(ids), x[ids])
         np.testing.assert_array_equal(features.gather(ids[:2]), x[ids[:2]])
         assert features.counts.hits == (2 if budget else 0)
@@ -366,7 +366,7 @@ def test_from_many_threads(tmp_path):
 
         def work(seed):
             ids = np.random.default_rng(seed).integers(0, 5000, 400)
-            found.announce([ids])
+            found.prefetch_hint([ids])
             return np.array_equal(found.gather(ids), x[ids]) and found.counts.misses >= 0
 
         assert all(pool.map(work, range(60)))
@@ -576,7 +576,7 @@ def test_bad_ids_and_places(tmp_path):
             with pytest.raises(InputError, match="ids"):
                 found.gather(bad)
             with pytest.raises(InputError, match="ids"):
-                found.announce([[1], bad])
+                found.prefetch_hint([[1], bad])
         assert found._rows.known == 0
         with pytest.raises(InputError, match="out"):
             found.gather([1], out=np.zeros((1, 3), np.float32))

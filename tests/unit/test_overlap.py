@@ -310,9 +310,9 @@ class Counting(FeatureStore):
         super().__init__(x)
         self.threads: list[int] = []
 
-    def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
+    def _read(self, ids: Any, out: Any, at: Any = None) -> None:
         self.threads.append(get_num_threads())
-        return super().gather(ids, out, at)
+        super()._read(ids, out, at)
 
 
 @pytest.mark.parametrize("given", ["auto", "2,1", "auto,1,2", (1, "auto")])
@@ -365,11 +365,11 @@ def test_the_stages_of_the_trial_work_in_turn() -> None:
     in_trial = [True]
 
     class Alone(FeatureStore):
-        def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
+        def _read(self, ids: Any, out: Any, at: Any = None) -> None:
             if in_trial[0]:
                 assert working.acquire(blocking=False)
                 working.release()
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     loader = make(features=Alone(X), bulk_size=8, stage_threads="auto")
     for batch in loader:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from spsample.comm import LocalCommunicator, collective
 from spsample.comm.objects import all_gather_object
 from spsample.common.memory import available_memory
-from spsample.features.known_future import looks_ahead
 from spsample.planning.features_ahead import USE_BYTES, FeaturesAhead
 from spsample.planning.loader_plan import FEATURE_BATCHES, needed_by_loader
 from spsample.planning.workload import Workload
@@ -18,7 +17,7 @@ from spsample.sampling.arguments import check_arguments
 if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features.caching.replacement import Replacement
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
 __all__ = ["left_beside_loader"]
 
@@ -80,7 +79,7 @@ def left_beside_loader(
         prefetch=1,
         feature_batches=FEATURE_BATCHES,
         feature_bytes=4 * source.dim,
-        ahead=FeaturesAhead(int(replacement.looks_ahead or looks_ahead(source)), USE_BYTES),
+        ahead=FeaturesAhead(int(replacement.looks_ahead or source.looks_ahead), USE_BYTES),
     )
     with collective(LocalCommunicator() if graph.comm.size > 1 else ranks, call="the plan of a loader"):
         needed = needed_by_loader(work)
@@ -88,5 +87,5 @@ def left_beside_loader(
         source.gather(seeds[:batch_size])
         available = available_memory()
     everyone: list[tuple[str, int]] = all_gather_object(ranks, (socket.gethostname(), needed))
-    here = [one for host, one in everyone if host == socket.gethostname()]
+    here = [size for host, size in everyone if host == socket.gethostname()]
     return max(available * (RESERVE - 1) // RESERVE // len(here) - max(here), 0)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.features.caching.cached_lookahead import LookaheadRows, by_score, rows_ahead
-from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
-from spsample.features.known_future import forget
-from spsample.features.places import NoPlace, place_bytes
+from spsample.features.kept_rows import KeptRows, Targets, read_misses, require_fingerprint
+from spsample.features.slot_map import SlotMap, slot_map_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
 __all__ = ["ChosenRows", "map_bytes", "rows_of"]
 
@@ -51,19 +49,19 @@ class ChosenRows(MendedInForks):
 
     Parameters
     ----------
-    rows : CachedRows
+    rows : KeptRows
         What is kept at first.
     order : uint8 array (rows,)
         The class of each row by its score: the higher, the sooner it is given up.
     """
 
-    def __init__(self, rows: CachedRows, order: NDArray[np.uint8]) -> None:
+    def __init__(self, rows: KeptRows, order: NDArray[np.uint8]) -> None:
         super().__init__()
-        self._rows: CachedRows | LookaheadRows = rows
+        self._rows: KeptRows | LookaheadRows = rows
         self._order: NDArray[np.uint8] | None = order  # None: it is chosen
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
         self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
-        self._announcements = self._untold = 0
+        self._hints = self._untold = 0
         self._moves = False
 
     @property
@@ -91,34 +89,31 @@ class ChosenRows(MendedInForks):
         """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
         return self._rows.nbytes + (0 if self._order is None else self._order.nbytes)
 
-    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
-        """Append the ids of the next calls; choose, where this is one of the first announcements."""
+    def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
+        """Append the ids of the next calls, and choose where these are the first hints; None: forget them."""
         with self._lock():
             rows, order, told = self._rows, self._order, batches
-            if order is not None and isinstance(rows, CachedRows):
+            if batches is None:
+                self._known = []
+            elif order is not None and isinstance(rows, KeptRows):
                 self._known += [ids.astype(np.int32) for ids in batches]  # whose they are may change them
-                self._announcements += bool(batches)
-                if batches and self._announcements in _TRIALS and self._choose(rows, order):
-                    forget(source)  # it knew what would miss with the rows that stay
+                self._hints += bool(batches)
+                if batches and self._hints in _TRIALS and self._choose(rows, order):
+                    if source.looks_ahead:
+                        source._hint(None)  # it knew what would miss with the rows that stay
                     told, self._known = [ids.astype(np.int64) for ids in self._known], []
-        self._rows.announce(source, told)
+        self._rows.hint(source, told)
 
-    def _choose(self, rows: CachedRows, order: NDArray[np.uint8]) -> bool:
+    def _choose(self, rows: KeptRows, order: NDArray[np.uint8]) -> bool:
         """Look ahead from now on, where that pays; gives whether it does."""
         pays = _pays(self._known, rows.vertices(), order, self._num_ahead)
         if pays:
             self._moves = True
             self._rows = LookaheadRows.in_place_of(rows, order, self._num_ahead)
             self._moves, self._order = False, None
-        elif self._announcements == _TRIALS[-1]:
+        elif self._hints == _TRIALS[-1]:
             self._order, self._known = None, []
         return pays
-
-    def forget(self, source: FeatureSource) -> None:
-        """Forget what was announced: it will not come."""
-        with self._lock():
-            self._known = []
-        self._rows.forget(source)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
         """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
@@ -129,13 +124,12 @@ class ChosenRows(MendedInForks):
             return self._rows.serve(source, ids, out, at)
         with self._lock():
             rows = self._rows
-            if isinstance(rows, CachedRows):  # and no row moves
+            if isinstance(rows, KeptRows):  # and no row moves
                 self._count(ids)
-                misses = rows.places.gather(rows.reader, ids, out, at)
-        if not isinstance(rows, CachedRows):
+                misses = rows.slots.gather(rows.reader, ids, out, at)
+        if not isinstance(rows, KeptRows):
             return rows.serve(source, ids, out, at)
-        if len(misses) or comm_of(source).size > 1:
-            source.gather(part(ids, misses), out, targets(at, misses, len(out)))
+        read_misses(source, ids, misses, out, at)
         return len(ids) - len(misses)
 
     def vertices(self) -> NDArray[np.int64]:
@@ -150,13 +144,13 @@ class ChosenRows(MendedInForks):
         """From what rows are read again: the vertices, the classes of their rows, and a digest."""
         with self._lock():
             rows, order = self._rows, self._order
-            if order is None or not isinstance(rows, CachedRows):
+            if order is None or not isinstance(rows, KeptRows):
                 return rows.recipe()
             return ChosenRows.reread, (rows.vertices(), order, contents_of(rows.reader.rows))
 
     @classmethod
     def reread(
-        cls, source: FeatureSource, vertices: NDArray[np.int64], order: NDArray[np.uint8], contents: int
+        cls, source: FeatureSource, vertices: NDArray[np.int64], order: NDArray[np.uint8], fingerprint: int
     ) -> ChosenRows:
         """Read rows again.
 
@@ -165,21 +159,21 @@ class ChosenRows(MendedInForks):
         DataError
             If they have changed.
         """
-        rows = CachedRows(source, vertices)
-        require_contents(source, rows.reader.rows, contents)
+        rows = KeptRows(source, vertices)
+        require_fingerprint(source, rows.reader.rows, fingerprint)
         return cls(rows, order)
 
     def _renew(self) -> None:
         """In a forked process nothing is known; where rows were on their way, none is kept."""
         self._known = []
-        if was_held(self._changing) and self._moves and isinstance(self._rows, CachedRows):
-            self._rows.places, self._order = NoPlace(), None
+        if was_held(self._changing) and self._moves and isinstance(self._rows, KeptRows):
+            self._rows.slots, self._order = SlotMap(np.empty(0, np.int64), self._rows.num_vertices), None
 
     def _count(self, ids: NDArray[Any]) -> None:
         """A call came, the next one that is known or another."""
         if self._known and np.array_equal(self._known[0], ids):
             self._known.pop(0)
-        self._untold += not self._announcements
+        self._untold += not self._hints
         if self._untold == _SURELY_UNTOLD:
             self._untold += 1
             warnings.warn(
@@ -226,12 +220,12 @@ def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
     >>> map_bytes(1_000_000, 400), map_bytes(1_000_000, 8)
     ((250000, 1), (250000, 0))
     """
-    return place_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+    return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
 
 
-def rows_of(source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> CachedRows | ChosenRows:
+def rows_of(source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
     """Rows of vertices, ascending and distinct; they stay where the map would leave no room for any."""
-    rows, count = CachedRows(source, vertices), len(vertices)
+    rows, count = KeptRows(source, vertices), len(vertices)
     is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
     if is_short or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
         return rows

@@ -15,8 +15,8 @@ from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
 from spsample.errors import InputError
 from spsample.features.caching.lookahead_reference import ReferenceLookahead
-from spsample.features.places import FoundPlaces
 from spsample.features.score_order import highest
+from spsample.features.slot_map import HitsAndMisses
 from spsample.store.validation import as_vertex_ids, check_ids
 
 if TYPE_CHECKING:
@@ -190,9 +190,9 @@ class Lookahead:
             given, expected = "a step, none announced", "a batch that is announced"
             raise InputError(argument="batches", given=given, expected=expected) from None
 
-    def find(self, ids: NDArray[Any]) -> FoundPlaces:
+    def find(self, ids: NDArray[Any]) -> HitsAndMisses:
         """Split items in those that are held and the others; in any order, repeats allowed. Nothing changes."""
-        return FoundPlaces(*self._planner.find(ids))
+        return HitsAndMisses(*self._planner.find(ids))
 
     def forget(self, emptied: ArrayLike = ()) -> None:
         """Forget all batches that are known: they will not come.

@@ -9,18 +9,18 @@ from spsample.common.checks import require_choice
 from spsample.features.caching.cached_chosen import ChosenRows, rows_of
 from spsample.features.caching.cached_chosen import map_bytes as chosen_map_bytes
 from spsample.features.caching.cached_lookahead import LookaheadRows
-from spsample.features.caching.cached_rows import CachedRows
-from spsample.features.places import place_bytes
+from spsample.features.kept_rows import KeptRows
+from spsample.features.slot_map import slot_map_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
-__all__ = ["REPLACEMENTS", "KeptRows", "Replacement", "replacement_named"]
+__all__ = ["REPLACEMENTS", "Replacement", "Rows", "replacement_named"]
 
-KeptRows = CachedRows | ChosenRows | LookaheadRows
+Rows = KeptRows | ChosenRows | LookaheadRows
 """Rows that a cache keeps."""
 
 
@@ -41,21 +41,21 @@ class Replacement(NamedTuple):
     name: str
     looks_ahead: bool
     map_bytes: Callable[[int, int], tuple[int, int]]
-    rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], KeptRows]
+    rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], Rows]
 
-    def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> KeptRows:
+    def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> Rows:
         """The rows of these vertices, at first; collective where the source is.
 
         Where all rows are kept, or none, there is nothing to replace, and no scores are needed.
         """
-        return CachedRows(source, vertices) if scores is None else self.rows_of(source, vertices, scores)
+        return KeptRows(source, vertices) if scores is None else self.rows_of(source, vertices, scores)
 
 
 REPLACEMENTS = {
     way.name: way
     for way in (
         Replacement(
-            "static", False, lambda n, _: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)
+            "static", False, lambda n, _: (slot_map_bytes(n), 0), lambda source, vertices, _: KeptRows(source, vertices)
         ),
         Replacement("lookahead", True, chosen_map_bytes, rows_of),
     )

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.backends import get_backend
 from spsample.comm import collective
-from spsample.comm.objects import comm_of
-from spsample.common.checks import require_iterable
 from spsample.common.contents import contents_of
-from spsample.errors import InputError, SpSampleError
-from spsample.features.caching.cached_rows import require_contents
-from spsample.features.caching.counts import CacheCounts, Counter
-from spsample.features.known_future import announce, forget, looks_ahead
-from spsample.features.on_device.array_tiers import ArrayRows
-from spsample.features.on_device.destination import require_device_destination
+from spsample.errors import InputError
+from spsample.features.file_guard import FileChangeGuard
+from spsample.features.keeper import CacheCounts, RowKeeper
+from spsample.features.kept_rows import require_fingerprint
 from spsample.features.on_device.hottest import Ranking, hot_count
-from spsample.features.on_device.source_tiers import SourceRows
-from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
+from spsample.features.on_device.staging import require_device_destination
+from spsample.features.on_device.tiers import ArrayTiers, SourceTiers, Tiers
+from spsample.features.source import FeatureSource
 from spsample.features.wanted import ranks_of
-from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from spsample.backends.cuda.backend import CudaKernels
-    from spsample.comm import Communicator
-    from spsample.features.on_device.tiers import Placeable, Tiers
 
 __all__ = ["DeviceFeatures"]
 
 
-class DeviceFeatures:
+class DeviceFeatures(RowKeeper):
     """Features that a GPU gathers, as a feature source like any other; rows come out on the device.
 
     The rows that are used most lie in the device's memory (hot). Of an array the others lie in pinned memory of the
@@ -66,8 +60,8 @@ class DeviceFeatures:
 
     Attributes
     ----------
-    source : FeatureSource or None
-        Where rows come from that are not hot; None of an array.
+    source : FeatureSource
+        The fallback: where rows come from that are not hot. That of an array is never asked.
     num_rows, dim : int
 
     Raises
@@ -81,123 +75,86 @@ class DeviceFeatures:
 
     Notes
     -----
-    Over a source it counts hits and misses, passes on what is announced (`announce`: the source is told the ids that
-    miss), and is pickled as its recipe, the source and which rows are hot. Pinned memory for the misses of a call is
-    kept for the next one.
+    Over a source it counts hits and misses, passes on hints (`prefetch_hint`: the source is told the ids that miss),
+    and is pickled as its recipe, the source and which rows are hot. Pinned memory for the misses of a call is kept for
+    the next one.
 
     References
     ----------
     Min et al., "Graph neural network training with data tiering", KDD 2022.
     """
 
-    on_device = True
-
     def __init__(
         self, x: Any, hot: float | str = "auto", ranking: Any = None, *, dtype: str | None = None, **workload: Any
     ) -> None:
         with collective(ranks_of(x, workload), call="the checks of DeviceFeatures"):
-            rows: Placeable = SourceRows(x, dtype) if isinstance(x, FeatureSource) else ArrayRows(x, dtype)
-            wanted = Ranking(ranking, workload, rows.num_rows)
-            kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
-            count = hot_count(hot, rows, kernels.device.free_bytes())
+            tiers: Tiers = SourceTiers(x, dtype) if isinstance(x, FeatureSource) else ArrayTiers(x, dtype)
+            source = tiers.source
+            wanted = Ranking(ranking, workload, source.num_rows)
+            count = hot_count(hot, tiers, get_backend("cuda").device.free_bytes())  # type: ignore[attr-defined]
             wanted.require_for(count)
         wanted.require_same_kind(ranks_of(x, workload))
-        chosen = wanted.hottest(count, comm_of(rows.source))
-        with kernels.session():
-            self._begin(
-                rows.source, rows.placed(kernels, chosen), (rows.num_rows, rows.dim, len(chosen)), Counter(kinds=2)
-            )
+        self._keep(tiers, wanted.hottest(count, source.comm))
 
-    def _begin(self, source: FeatureSource | None, tiers: Tiers, sizes: tuple[int, int, int], counter: Counter) -> None:
+    def _keep(self, tiers: Tiers, hot: NDArray[np.int64]) -> None:
+        self._begin(tiers.source, kinds=2)
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
-        self.source, self._tiers, self._counter = source, tiers, counter
-        self.num_rows, self.dim, self._hot_rows = sizes
-        self._watched = None if source is None else Watched(source, self._kept)
+        self.device = self._kernels.device
+        self._tiers, self._hot_rows = tiers, len(hot)
+        with self._kernels.session():
+            tiers.place(self._kernels, hot)
+        self._guard = FileChangeGuard(tiers.source, self._kept)
 
     @classmethod
-    def _of(
-        cls, source: FeatureSource | None, tiers: Tiers, sizes: tuple[int, int, int], counter: Counter
-    ) -> DeviceFeatures:
+    def _again(cls, source: FeatureSource, hot: NDArray[np.int64], fingerprint: int) -> DeviceFeatures:
+        """From a recipe; hot rows are read again, and must be those that there were."""
         made = cls.__new__(cls)
-        made._begin(source, tiers, sizes, counter)
+        made._keep(SourceTiers(source, None), hot)
+        require_fingerprint(source, made._kept()[1], fingerprint)
         return made
 
-    def __copy__(self) -> DeviceFeatures:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> DeviceFeatures:
-        return self  # what leads to the rows has the addresses of these very ones
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.source is None:
+    def _recipe(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if isinstance(self._tiers, ArrayTiers):
             expected = "the array they were made of, or features of a FeatureStore"
             raise InputError(argument="features", given="DeviceFeatures of an array, to be pickled", expected=expected)
-        if self.comm.size > 1:
-            raise InputError(
-                argument="features",
-                given="DeviceFeatures of a source on several ranks, to be pickled",
-                expected="a source of one rank; else make them where they are used",
-            )
-        vertices, rows = self._kept()
-        return _opened, (self.source, vertices, contents_of(rows))
+        hot, rows = self._kept()
+        return DeviceFeatures._again, (self.source, hot, contents_of(rows))
 
-    def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
-        """Return the features of the vertices ``ids``, repeats allowed. Collective where that of the source is.
+    def __deepcopy__(self, memo: Any) -> DeviceFeatures:
+        return self  # the map to the rows has the addresses of these very ones
 
-        Parameters
-        ----------
-        ids
-            Vertex ids: an array on the device (of a sample), which is not checked, or on the host.
-        out : float32 device array (places, dim), optional
-            Where rows go. None: a new array.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct; on the device they are not checked. None: ``out`` has one row
-            for each id, in order.
-
-        Returns
-        -------
-        device array
-            ``out``, or a new array: float32, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If ids or places on the host are no integers in one dimension, or out of range, or ``out`` does not fit; of
-            a source on several ranks on all of them.
-        DataError
-            If the file of the source was written to, and hot rows are others there now. Not on several ranks.
-        """
-        is_collective = self.comm.size > 1
-        if self._watched is not None and not is_collective:
-            self._watched.check()
+    def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
+        """Ids and places on the device; those that were there are not looked at."""
         with self._kernels.session():
-            try:
-                vertices = self._vertices(ids, "ids")
-                to = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
-                rows = self._kernels.device.empty((len(vertices), self.dim), np.float32) if out is None else out
-            except Exception:
-                if is_collective and self.source is not None:
-                    with suppress(SpSampleError):
-                        self.source.gather(ids, _Unfit())  # which it refuses, on all ranks
-                raise
-            misses = self._tiers.gather(self.source, vertices, rows, to)
-        self._counter.add(len(vertices) - misses, misses)
-        return rows
+            vertices = self._vertices(ids, "ids")
+            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
+            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+
+    def _read(self, ids: Any, out: Any, at: Any = None) -> None:
+        if self.comm.size == 1:
+            self._guard.check()
+        with self._kernels.session():
+            misses = self._tiers.gather(self.source, ids, out, at)
+        self._counter.add(len(ids) - misses, misses)
 
     def _vertices(self, ids: Any, argument: str) -> Any:
         """Ids on the device; those on the host are checked."""
-        if not self._kernels.device.owns(ids):
+        if not self.device.owns(ids):
             ids = validate_ids(ids, self.num_rows, argument=argument)
         return self._kernels.to_device(ids)
+
+    def _hinted_ids(self, ids: Any) -> Any:
+        with self._kernels.session():
+            return self._vertices(ids, "batches")
+
+    def _hint(self, batches: list[Any] | None) -> None:
+        with self._kernels.session():
+            missing = batches and [self._tiers.missing(ids) for ids in batches]
+        self.source.prefetch_hint(missing)
 
     def _kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         with self._kernels.session():
             return self._tiers.kept()
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
 
     @property
     def hot_rows(self) -> int:
@@ -221,74 +178,13 @@ class DeviceFeatures:
         return self._tiers.nbytes
 
     @property
-    def comm(self) -> Communicator:
-        """The ranks of the source; a local one where it has none."""
-        return comm_of(self.source)
-
-    @property
     def counts(self) -> CacheCounts | None:
         """Hits and misses since the beginning, or the last `reset_counts`; those of duplicates too. None of an array.
 
         A hit lies in the memory of the device; a miss is what the source was asked for.
         """
-        return None if self.source is None else CacheCounts(*self._counter.read(self._tiers.row_bytes))
-
-    def reset_counts(self) -> None:
-        """Count from 0 again."""
-        self._counter.reset()
-
-    def contents(self) -> int | None:
-        """Return what the source does: a number that tells its rows from others, or None."""
-        return source_contents(self.source)
-
-    def file_state(self) -> FileState | None:
-        """Return that of the source: what tells cheaply that its file was written to."""
-        return state_of(self.source)
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether the source does better where it is told the next calls."""
-        return looks_ahead(self.source)
-
-    def announce(self, batches: Sequence[ArrayLike]) -> None:
-        """Append the ids of the next calls of `gather`, one array a call, to what is known. Not collective.
-
-        A source that looks ahead is told which of these ids it will be asked for.
-
-        Parameters
-        ----------
-        batches : sequence of int arrays
-            On the host or on the device. None: nothing more is known for now.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If one is no array of vertex ids.
-        """
-        each = require_iterable("batches", batches, "ids of each call")
-        with self._kernels.session():
-            vertices = [self._vertices(ids, "batches") for ids in each]
-            if self.looks_ahead:
-                announce(self.source, [self._tiers.missing(ids) for ids in vertices])
-
-    def forget(self) -> None:
-        """Forget what was announced and not yet gathered: it will not come. Not collective."""
-        forget(self.source)
-
-    def duplicate(self) -> DeviceFeatures:
-        """Return these features over a duplicate of the source, for another thread; rows and counts are shared.
-
-        Collective where the source is.
-        """
-        sizes = self.num_rows, self.dim, self._hot_rows
-        return DeviceFeatures._of(duplicate_of(self.source), self._tiers, sizes, self._counter)
-
-    def close(self) -> None:
-        """Free what a duplicate of the source holds. Collective where the source is.
-
-        A source without ``duplicate`` is shared, and stays open.
-        """
-        close_duplicate(self.source)
+        is_array = isinstance(self._tiers, ArrayTiers)
+        return None if is_array else CacheCounts(*self._counter.read(self._tiers.row_bytes))
 
     def __repr__(self) -> str:
         kind = f"{self._tiers.form}, {self.hot_share:.0%} on the device"
@@ -297,17 +193,3 @@ class DeviceFeatures:
             return f"DeviceFeatures({self.num_rows:,} x {self.dim:,}, {kind})"
         seen = f", {counts.hit_share:.1%} of {counts.hits + counts.misses:,} hit" if counts.hits + counts.misses else ""
         return f"DeviceFeatures({self.source!r}, {kind}{seen})"
-
-
-class _Unfit:
-    """Stands for memory that a device cannot write to: no source takes it as ``out``."""
-
-
-def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> DeviceFeatures:
-    """From their recipe: hot rows are read again, and must be those that there were."""
-    kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
-    rows = SourceRows(source, None)
-    with kernels.session():
-        tiers = rows.placed(kernels, vertices)
-        require_contents(source, tiers.kept()[1], contents)
-    return DeviceFeatures._of(source, tiers, (rows.num_rows, rows.dim, len(vertices)), Counter(kinds=2))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
-    from spsample.features.on_device.tiers import Placeable
+    from spsample.features.on_device.tiers import Tiers
 
 __all__ = ["Ranking", "hot_count"]
 
@@ -30,7 +30,7 @@ _HALF = 0.5
 """With ``hot="auto"``: the share of the free memory that the hot tier and the map may take."""
 
 
-def hot_count(hot: Any, rows: Placeable, free: int) -> int:
+def hot_count(hot: Any, tiers: Tiers, free: int) -> int:
     """How many rows lie on a device with `free` bytes: of a share, of an amount of memory in words, or of "auto".
 
     Raises
@@ -41,31 +41,31 @@ def hot_count(hot: Any, rows: Placeable, free: int) -> int:
         If they do not fit.
     """
     if is_auto(hot):
-        return _rows_within(_HALF * free, rows)
+        return _rows_within(_HALF * free, tiers)
     if isinstance(hot, str):
-        return _of_budget(hot, rows, free)
+        return _of_budget(hot, tiers, free)
     share = require_share("hot", hot, "'auto', the share of the rows on the device, from 0 to 1, or '2GiB'")
-    count = int(share * rows.num_rows)
-    _require_free(f"{hot}", count * rows.row_bytes + rows.map_bytes, free)
+    count = int(share * tiers.source.num_rows)
+    _require_free(f"{hot}", count * tiers.row_bytes + tiers.map_bytes, free)
     return count
 
 
-def _of_budget(hot: str, rows: Placeable, free: int) -> int:
+def _of_budget(hot: str, tiers: Tiers, free: int) -> int:
     budget = require_bytes("hot", hot)
-    count = _rows_within(budget, rows)
+    count = _rows_within(budget, tiers)
     if count == 0:
         raise InputError(
             argument="hot",
             given=format_bytes(budget),
-            expected=f"at least one row of {rows.row_bytes} bytes and {rows.map_bytes} bytes for the map",
+            expected=f"at least one row of {tiers.row_bytes} bytes and {tiers.map_bytes} bytes for the map",
         )
-    _require_free(hot, count * rows.row_bytes + rows.map_bytes, free)
+    _require_free(hot, count * tiers.row_bytes + tiers.map_bytes, free)
     return count
 
 
-def _rows_within(memory: float, rows: Placeable) -> int:
-    beside_map = max(int(memory) - rows.map_bytes, 0)
-    return min(beside_map // max(rows.row_bytes, 1), rows.num_rows)
+def _rows_within(memory: float, tiers: Tiers) -> int:
+    beside_map = max(int(memory) - tiers.map_bytes, 0)
+    return min(beside_map // max(tiers.row_bytes, 1), tiers.source.num_rows)
 
 
 def _require_free(hot: str, size: int, free: int) -> None:

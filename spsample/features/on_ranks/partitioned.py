@@ -19,12 +19,12 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
-from spsample.features.gathering import new_rows, require_destination, row_reader
+from spsample.features.gathering import row_reader
+from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
-from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
 __all__ = ["BlockFeatures", "PartitionedFeatures", "RowBlocks", "even_placement", "id_dtype"]
@@ -93,8 +93,8 @@ class RowBlocks:
             self.grid.close()
 
 
-class BlockFeatures:
-    """What features in block rows have in common, wherever a rank keeps its block.
+class BlockFeatures(FeatureSource):
+    """Features in block rows, wherever a rank keeps its block.
 
     Attributes
     ----------
@@ -103,7 +103,6 @@ class BlockFeatures:
     """
 
     blocks: RowBlocks
-    dim: int
 
     @property
     def grid(self) -> ProcessGrid:
@@ -115,15 +114,9 @@ class BlockFeatures:
         """All ranks of the grid."""
         return self.blocks.comm
 
-    @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return self.blocks.num_rows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
+    def _fail(self, error: Exception) -> None:
+        with self.blocks.gathering():
+            raise error
 
     def duplicate(self) -> Self:
         """Return these features over duplicated communicators, for another thread; collective."""
@@ -196,7 +189,7 @@ class PartitionedFeatures(BlockFeatures):
         self._format = _format(rows, dtype, grid)
         with collective(grid.comm):
             self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
-        self.dim = self._reader.dim
+        self.num_rows, self.dim = self.blocks.num_rows, self._reader.dim
 
     @classmethod
     def open(
@@ -278,43 +271,18 @@ class PartitionedFeatures(BlockFeatures):
             return np.ascontiguousarray(self.block)
         return self._reader.gather(np.arange(self.block_rows))
 
-    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
+        """Write rows: each distinct one that is not here is asked for once: an all-to-allv of places, and one of rows.
 
-        Each distinct row that is not here is asked for once, in one all-to-allv of places and one of rows within the
-        column group. Rows go from this rank's block, and from what is received, to their places in the result, without
-        a copy between.
-
-        Parameters
-        ----------
-        ids
-            Vertex ids, integers, one dimension.
-        out : float32 array (places, dim), optional
-            Where rows go, in C order. None: a new array.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
-
-        Returns
-        -------
-        ndarray
-            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            On every rank, if the ids of one are no integers in one dimension, or out of range, or its ``out`` does not
-            fit.
+        They go from this rank's block, and from what is received, to their places in the result without a copy between.
         """
         with self.blocks.gathering():
-            wanted = self.blocks.placement.places_of(validate_ids(ids, self.num_rows, argument="ids"))
-            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32),))
-            rows: NDArray[np.float32] = new_rows(len(wanted), self.dim) if out is None else out
-            to = np.arange(len(wanted)) if to is None else to
+            places = self.blocks.placement.places_of(ids.astype(np.int64, copy=False))
+            to = np.arange(len(places)) if at is None else at
             first = self.blocks.first_row
-            is_here = (wanted >= first) & (wanted < first + self.block_rows)
-            self._read_others(wanted[~is_here], rows, to[~is_here])
-            self._reader.gather(wanted[is_here] - first, rows, to[is_here])
-            return rows
+            is_here = (places >= first) & (places < first + self.block_rows)
+            self._read_others(places[~is_here], out, to[~is_here])
+            self._reader.gather(places[is_here] - first, out, to[is_here])
 
     def _read_others(self, places: NDArray[Any], rows: NDArray[np.float32], to: NDArray[np.int64]) -> None:
         """Write the rows at these places, which are in other blocks, to rows `to`."""

@@ -11,8 +11,7 @@ from spsample.backends import StackedSelector, get_backend
 from spsample.comm import collective
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.features.on_device.addresses import row_addresses
-from spsample.features.on_device.destination import require_device_destination
+from spsample.features.on_device.staging import require_device_destination, row_addresses
 from spsample.features.on_ranks.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_ids
 
@@ -45,16 +44,14 @@ class PartitionedDeviceFeatures(BlockFeatures):
         If there is no GPU.
     """
 
-    on_device = True
-
     def __init__(self, source: PartitionedFeatures) -> None:
         require_type("source", source, PartitionedFeatures, "PartitionedFeatures")
-        self.blocks, self.dim = source.blocks, source.dim
+        self.blocks, self.num_rows, self.dim = source.blocks, source.num_rows, source.dim
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
+        self.device = self._kernels.device
         with collective(self.comm), self._kernels.session():
-            device = self._kernels.device
-            rows = source.block_features()
-            self._rows: Any = device.to_device(rows)
+            device = self.device
+            self._rows: Any = device.to_device(source.block_features())
             self._row_places = self._places_of(self._rows)
             position = source.blocks.placement.position
             self._position = None if position is None else device.to_device(position.astype(id_dtype(self.num_rows)))
@@ -94,38 +91,25 @@ class PartitionedDeviceFeatures(BlockFeatures):
         """Bytes of this rank's rows."""
         return int(self._rows.nbytes)
 
-    def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
-        """Return the features of the vertices ``ids``, on the device or on the host. Collective; may be empty.
-
-        Parameters
-        ----------
-        ids, out, at
-            As of `DeviceFeatures.gather`.
-
-        Returns
-        -------
-        device array
-            ``out``, or a new array: float32, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            On every rank, if ids on the host of one are no integers in one dimension, or out of range. Those on the
-            device, of a sample, are not checked.
-        """
-        with self.blocks.gathering(), self._kernels.session():
-            if not self._kernels.device.owns(ids):
+    def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
+        """Ids and places on the device; those that were there are not looked at."""
+        with self._kernels.session():
+            if not self.device.owns(ids):
                 ids = validate_ids(ids, self.num_rows, argument="ids")
             vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
-            to = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
-            one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
+            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
+            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+
+    def _read(self, ids: Any, out: Any, at: Any = None) -> None:
+        with self.blocks.gathering(), self._kernels.session():
+            one_batch = StackedSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
             answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
             received = self.blocks.answers(answer, asked.counts)
             rows: Any = self._kernels.to_device(received.rows)
             places = self._kernels.to_device(routed.places)
-            return self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=to)
+            self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=at)
 
     def _places_of(self, rows: Any) -> Any:
         """The address of each of these rows."""

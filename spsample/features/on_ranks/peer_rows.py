@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.distributed.grid import ProcessGrid
-    from spsample.features.caching.cached_rows import CachedRows
+    from spsample.features.kept_rows import KeptRows
 
 __all__ = ["PeerRows"]
 
@@ -27,7 +27,7 @@ class PeerRows:
     ----------
     grid : ProcessGrid
         All its ranks exchange, and fail together.
-    rows : CachedRows
+    rows : KeptRows
         The rows of this rank.
     num_rows : int
         Number of all vertices.
@@ -35,7 +35,7 @@ class PeerRows:
         What a recorder counts the rows as; requests for them as "`phase` requests".
     """
 
-    def __init__(self, grid: ProcessGrid, rows: CachedRows, num_rows: int, phase: str = "copies") -> None:
+    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int, phase: str = "copies") -> None:
         self.grid = grid
         self.rows = rows
         self.num_rows = num_rows
@@ -73,7 +73,7 @@ class PeerRows:
         wanted = distinct[by_rank].astype(id_dtype(self.num_rows))
         asked = self._channel.exchange([Sent(wanted, counts)], phase=f"{self.phase} requests")[0]
         sent = np.empty((len(asked.rows), self.rows.reader.dim), self.rows.dtype)
-        self.rows.reader.gather(self.rows.places.find(asked.rows).places, sent)
+        self.rows.reader.gather(self.rows.slots.find(asked.rows).slots, sent)
         received = self._channel.exchange([Sent(sent, asked.counts)], phase=self.phase)[0].rows
         place = np.empty(len(distinct), np.int64)
         place[by_rank] = np.arange(len(distinct))

@@ -1,35 +1,32 @@
-"""Rows of a feature source that are kept in memory, with the map that leads to them."""
+"""Rows of a feature source that are kept in the memory of the host, with the map that leads to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from spsample.comm import collective
-from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
 from spsample.errors import DataError
 from spsample.features.gathering import row_reader
-from spsample.features.known_future import announce, forget
-from spsample.features.places import Places, places_of
+from spsample.features.slot_map import SlotMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
 __all__ = [
     "LINE_BYTES",
-    "CachedRows",
+    "KeptRows",
     "Targets",
     "part",
     "parts_to_read",
-    "require_contents",
-    "row_bytes_of",
-    "stored_dtype",
+    "read_misses",
+    "require_fingerprint",
     "targets",
 ]
 
@@ -43,7 +40,7 @@ LINE_BYTES = 64
 """Of a line of the caches of processors."""
 
 
-class CachedRows:
+class KeptRows:
     """Rows of some vertices of a feature source, read from it; collective where that is.
 
     Parameters
@@ -58,15 +55,15 @@ class CachedRows:
         That of their numbers.
     num_vertices : int
         Of the source.
-    places : Places
-        Which vertex has a row, and which row it is.
+    slots : SlotMap
+        The slot of each vertex that has a row.
     reader : RowReader
-        Gives rows by place.
+        Gives rows by slot.
 
     Examples
     --------
     >>> from spsample.features.memory import FeatureStore
-    >>> kept = CachedRows(FeatureStore(np.arange(8, dtype=np.int8).reshape(4, 2)), np.array([1, 3]))
+    >>> kept = KeptRows(FeatureStore(np.arange(8, dtype=np.int8).reshape(4, 2)), np.array([1, 3]))
     >>> kept.reader.rows.tolist(), kept.nbytes
     ([[2, 3], [6, 7]], 12)
     """
@@ -75,12 +72,12 @@ class CachedRows:
     """Nothing that is known of the future changes which rows are kept."""
 
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
-        self.dtype, self.num_vertices = stored_dtype(source), source.num_rows
-        with collective(comm_of(source), call="memory for cached features"):
-            self.places = places_of(vertices, source.num_rows)
+        self.dtype, self.num_vertices = source.stored_dtype, source.num_rows
+        with collective(source.comm, call="memory for cached features"):
+            self.slots = SlotMap(vertices, source.num_rows)
             rows = _aligned((len(vertices), source.dim), self.dtype)
-        for one in parts_to_read(source, len(vertices)):
-            source.gather(vertices[one], rows[one])
+        for piece in parts_to_read(source, len(vertices)):
+            source.gather(vertices[piece], rows[piece])
         self.reader = row_reader(rows)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
@@ -88,36 +85,32 @@ class CachedRows:
 
         Collective where the source is.
         """
-        rest = getattr(source, "rows_in_memory", None)
+        rest = source.rows_in_memory
         if rest is not None:
-            return self.places.gather_all(self.reader, rest, ids, out, at)
-        misses = self.places.gather(self.reader, ids, out, at)
-        if len(misses) or comm_of(source).size > 1:
-            source.gather(part(ids, misses), out, targets(at, misses, len(out)))
+            return self.slots.gather_all(self.reader, rest, ids, out, at)
+        misses = self.slots.gather(self.reader, ids, out, at)
+        read_misses(source, ids, misses, out, at)
         return len(ids) - len(misses)
 
-    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
-        """Tell the source which of these vertices it will be asked for, where it wants to know."""
-        announce(source, [part(ids, self.places.find(ids).misses) for ids in batches])
-
-    def forget(self, source: FeatureSource) -> None:
-        """Tell the source that what was announced will not come."""
-        forget(source)
+    def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
+        """Tell the source which of these vertices it will be asked for; None: what it was told will not come."""
+        if source.looks_ahead:
+            source._hint(batches and [part(ids, self.slots.find(ids).misses) for ids in batches])
 
     def vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows are kept, ascending."""
-        return self.places.vertices()
+        return self.slots.vertices()
 
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept, and these rows, in the same order."""
         return self.vertices(), self.reader.rows
 
     def recipe(self) -> tuple[Any, ...]:
-        """From what rows are read again: the places, and a digest of the rows."""
-        return CachedRows.reread, (self.places, contents_of(self.reader.rows))
+        """The function and the arguments, beside the source, that read the rows again: slots, and a fingerprint."""
+        return KeptRows.reread, (self.slots, contents_of(self.reader.rows))
 
     @classmethod
-    def reread(cls, source: FeatureSource, places: Places, contents: int) -> CachedRows:
+    def reread(cls, source: FeatureSource, slots: SlotMap, fingerprint: int) -> KeptRows:
         """Read rows again.
 
         Raises
@@ -125,8 +118,8 @@ class CachedRows:
         DataError
             If they have changed.
         """
-        rows = cls(source, places.vertices())
-        require_contents(source, rows.reader.rows, contents)
+        rows = cls(source, slots.vertices())
+        require_fingerprint(source, rows.reader.rows, fingerprint)
         return rows
 
     @property
@@ -137,22 +130,22 @@ class CachedRows:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows and of the map to them."""
-        return int(self.reader.rows.nbytes) + self.places.nbytes
+        return int(self.reader.rows.nbytes) + self.slots.nbytes
 
 
-def require_contents(source: FeatureSource, rows: NDArray[Any], contents: int) -> None:
+def require_fingerprint(source: FeatureSource, rows: NDArray[Any], fingerprint: int) -> None:
     """Refuse rows that were read again and have changed.
 
     Raises
     ------
     DataError
-        If their digest is another one.
+        If their fingerprint is another one.
     """
-    if contents_of(rows) != contents:
+    if contents_of(rows) != fingerprint:
         raise DataError(
             argument="source",
             given=f"{source!r}, whose rows have changed",
-            expected="the rows that there were when the cache was pickled",
+            expected="the rows that there were when the features were pickled",
         )
 
 
@@ -162,11 +155,11 @@ def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
     Examples
     --------
     >>> from spsample.features.memory import FeatureStore
-    >>> [len(np.arange(20)[one]) for one in parts_to_read(FeatureStore(np.ones((3, 2**23), np.int8)), 20)]
+    >>> [len(np.arange(20)[piece]) for piece in parts_to_read(FeatureStore(np.ones((3, 2**23), np.int8)), 20)]
     [8, 8, 4]
     """
-    at_once = max(1, _CHUNK_BYTES // max(1, row_bytes_of(source)))
-    for first in range(0, _most_rows(comm_of(source), count), at_once):
+    at_once = max(1, _CHUNK_BYTES // max(1, source.stored_row_bytes))
+    for first in range(0, _most_rows(source.comm, count), at_once):
         yield slice(first, first + at_once)
 
 
@@ -182,14 +175,12 @@ def targets(at: Targets, positions: NDArray[np.int64], num_rows: int) -> Targets
     return part(at, positions)
 
 
-def stored_dtype(source: FeatureSource) -> np.dtype[Any]:
-    """In which a source keeps its rows and can give them; float32, where it does not say."""
-    return np.dtype(getattr(source, "stored_dtype", np.float32))
-
-
-def row_bytes_of(source: FeatureSource) -> int:
-    """Bytes of a row as it is cached."""
-    return stored_dtype(source).itemsize * source.dim
+def read_misses(
+    source: FeatureSource, ids: NDArray[Any], misses: NDArray[np.int64], out: NDArray[Any], at: Targets
+) -> None:
+    """Let the source write the rows of the ids at these positions; collective where it is, also without any."""
+    if len(misses) or source.comm.size > 1:
+        source._read(part(ids, misses), out, targets(at, misses, len(out)))
 
 
 def _most_rows(comm: Communicator, number: int) -> int:
