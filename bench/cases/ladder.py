@@ -9,6 +9,7 @@ from spsample.comm import Recorder
 from spsample.data import part_dataset, partition_vertices
 from spsample.features import CachedFeatures, FeatureStore, score
 
+from .. import aligraph  # noqa: F401  # registers its score
 from ..case import Case, Plot, Side, Work
 from ..inputs import Inputs
 from ..ours import comm_of, graph_of, sampler_of

@@ -10,8 +10,7 @@ import numpy as np
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.features import score
-from spsample.features.cache_choice import rows_beside
-from spsample.features.caching.auto_budget import left_beside_loader
+from spsample.features.budget import left_beside_loader, rows_beside
 from spsample.features.caching.replacement import replacement_named
 from spsample.training.loaders import QUEUE_MEMORY
 from spsample.training.placing import in_front, placed_features, score_options

@@ -175,7 +175,7 @@ def test_workloads_that_cannot_be_sampled(change, words):
     ("options", "words"),
     [
         ({"scores": len}, "scores: got "),
-        ({"scores": ["trace"]}, "scores: got 'trace'"),
+        ({"scores": ["replay"]}, "scores: got 'replay'"),
         ({"budgets": 0.5}, "budgets: got 0.5"),
         ({"budgets": []}, "budgets: got none"),
         ({"budget": 0}, "budget: got 0"),
@@ -233,12 +233,6 @@ def test_sizes_that_are_one_number(sizes):
     for sampler in (sp.GraphSAGE([2]), sp.Biased(sp.GraphSAGE([2]), [0], factor=2)):
         with pytest.raises(DTypeError, match=r"sizes: got .*; expected a number for each layer"):
             sampler.with_sizes(sizes)
-
-
-def test_a_trace_that_is_one_number():
-    graph = sp.Graph([0, 1, 2], [1, 0])
-    with pytest.raises(DTypeError, match="trace: got array"):
-        score("trace", graph, [0], sp.GraphSAGE([1]), 1, trace=np.array(3))
 
 
 def test_names_of_sources_that_no_system_takes(tmp_path):

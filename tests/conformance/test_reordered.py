@@ -77,7 +77,7 @@ def test_a_graph_is_what_it_was(kind, tmp_path):
     assert graph.normalized("row").contents() == other.normalized("row").contents()
     assert graph.with_self_loops().contents() == other.with_self_loops().contents()
     sampler = sp.GraphSAGE([3, 2])
-    for name in ("posterior", "inclusion", "presc", "out-degree", "reverse-pagerank", "aligraph"):
+    for name in ("posterior", "inclusion", "presc", "out-degree", "reverse-pagerank"):
         seeds = np.arange(0, 256, 5)
         one, two = (sp.features.score(name, g, seeds, sampler, 8) for g in (graph, other))
         np.testing.assert_array_equal(one, two, err_msg=name)

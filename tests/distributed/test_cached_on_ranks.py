@@ -17,7 +17,7 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
-from spsample.features.caching import auto_budget
+from spsample.features import budget as budgets
 from spsample.features.caching.replacement import replacement_named
 from spsample.features.slot_map import slot_map_bytes
 
@@ -161,9 +161,9 @@ def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
         graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
         one = CachedFeatures(x, "auto", graph=graph, **batches)
         np.testing.assert_array_equal(one.gather(np.arange(n)), DATA.x)
-        return auto_budget.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
+        return budgets.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
 
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: 1 << 30)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 1 << 30)
     first, second = run_threads(2, left, TIMEOUT)
     assert first == second
     assert 0.4 * 2**30 < first < 0.5 * 2**30

@@ -19,7 +19,7 @@ from spsample.common.units import format_bytes  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
-from spsample.features.caching import auto_budget  # noqa: E402
+from spsample.features import budget as budgets  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer, placing_by_role  # noqa: E402
 from spsample.training.steps import Run  # noqa: E402
 
@@ -177,8 +177,8 @@ def test_a_rank_that_samples_has_a_smaller_cache(switches, left):
 def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypatch):
     """Those that sample leave room for their queue."""
     there, wide = 512 << 10, dataclasses.replace(DATA, x=np.tile(DATA.x, (1, 64)))
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: there)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work: 0)
+    monkeypatch.setattr(budgets, "available_memory", lambda: there)
+    monkeypatch.setattr(budgets, "needed_by_loader", lambda work: 0)
     queue = 32 << 10
 
     def body(comm):
@@ -196,8 +196,8 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
 
 
 def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: 60)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work: 0)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 60)
+    monkeypatch.setattr(budgets, "needed_by_loader", lambda work: 0)
 
     def body(comm):
         trainer = trainer_of(comm, sampler_ranks=1, cache_budget="auto")

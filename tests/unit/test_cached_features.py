@@ -21,14 +21,13 @@ from spsample.features import (
     CachedFeatures,
     FeatureSource,
     FeatureStore,
-    cache_choice,
     gathering,
     score,
     score_names,
     slot_map,
-    wanted,
+    vertex_scores,
 )
-from spsample.features.caching import auto_budget
+from spsample.features import budget as budgets
 from spsample.features.slot_map import SlotMap, find_slots, slot_map_bytes, slot_words
 from spsample.planning import memory_check
 from spsample.store import StoreWriter
@@ -272,7 +271,7 @@ def workload(**changes):
 
 
 GRAPH = sp.Graph.from_edge_index(np.random.default_rng(5).integers(0, N, (2, 400)), num_nodes=N)
-OPTIONS = {"replay": {"epochs": [0]}, "trace": {"trace": [[1, 2], [2]]}, "posterior": {"epochs": 2, "random_seed": 3}}
+OPTIONS = {"replay": {"epochs": [0]}, "posterior": {"epochs": 2, "random_seed": 3}}
 
 
 @pytest.mark.parametrize("name", score_names())
@@ -305,7 +304,7 @@ def test_what_a_loader_has_is_a_workload():
 
 @pytest.mark.parametrize("rows", [0, N])
 def test_nothing_is_scored_where_no_rows_or_all_are_kept(rows, monkeypatch):
-    monkeypatch.setattr(wanted, "score", None)
+    monkeypatch.setattr(vertex_scores, "score", None)
     store = FeatureStore(features())
     assert CachedFeatures(store, budget_of(store, rows), **workload()).cached_rows == rows
 
@@ -339,7 +338,7 @@ def test_the_budget_that_a_loader_leaves(free, rows, monkeypatch):
     assert loader.plan is not None
     needed = loader.plan.peak(loader.num_batches)
     at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
-    for module in (auto_budget, cache_choice):
+    for module in (budgets,):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand)
     for scores in ((), (np.arange(N),)):
         assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
@@ -370,7 +369,7 @@ def test_an_automatic_cache_leaves_room_for_its_loader(
     assert plan is not None
     at_hand = int(factor * plan.peak(min(64, plan.num_batches)))
     kept: list[CachedFeatures] = []
-    for module in (auto_budget, cache_choice, memory_check):
+    for module in (budgets, memory_check):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand - sum(one.nbytes for one in kept))
     sp.BulkLoader(**batches, features=store, **options)
     kept.append(CachedFeatures(store, "auto", "out-degree", replacement=replacement, **batches))
@@ -411,7 +410,7 @@ def test_sources_that_are_refused():
 
 
 def test_more_than_there_is_memory(monkeypatch):
-    monkeypatch.setattr(cache_choice, "available_memory", lambda: 200)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 200)
     with pytest.raises(CapacityError, match=r"budget: got 400 B, which 360 B of rows would take; .* 200 B"):
         CachedFeatures(FeatureStore(features()), 400, np.ones(N))
     assert CachedFeatures(FeatureStore(features()), 200, np.ones(N)).cached_rows == 8

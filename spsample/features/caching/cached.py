@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.comm import collective
-from spsample.comm.local import LocalCommunicator
 from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
-from spsample.features.cache_choice import budget_bytes, is_auto, rows_beside, rows_within
-from spsample.features.caching.auto_budget import left_beside_loader
+from spsample.features.budget import budget_bytes, left_beside_loader, rows_beside, rows_within
 from spsample.features.caching.replacement import Rows, replacement_named
 from spsample.features.file_guard import FileChangeGuard
 from spsample.features.keeper import CacheCounts, RowKeeper, require_host_source
-from spsample.features.score_order import highest
 from spsample.features.source import FeatureSource
-from spsample.features.wanted import Wanted, ranks_of
+from spsample.features.vertex_scores import VertexScores, ranks_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -98,14 +95,16 @@ class CachedFeatures(RowKeeper):
         with collective(ranks, call="the checks of CachedFeatures"):
             require_type("source", source, FeatureSource, "a FeatureSource")
             require_host_source("source", source, "CachedFeatures")
-            wanted = Wanted.of(score, workload, source.num_rows, budget=budget)
+            is_auto = isinstance(budget, str) and budget == "auto"
+            use = "the budget 'auto' is what a loader of its batches leaves" if is_auto else ""
+            scores = VertexScores("score", score, workload, source.num_rows, use=use)
             way = replacement_named(replacement)
             map_bytes = way.map_bytes(source.num_rows, source.stored_row_bytes)
-            count = None if is_auto(budget) else rows_within(source, budget_bytes(budget), map_bytes)
-        wanted.require_same_kind(ranks, budget)
+            count = None if is_auto else rows_within(source, budget_bytes(budget), map_bytes)
+        scores.require_same_kind(ranks, budget="auto" if is_auto else "bytes")
         if count is None:
-            count = rows_beside(source, left_beside_loader(source, wanted.batches, ranks, way), map_bytes)
-        self._keep(source, way.keep(source, *_chosen(wanted, count, source)))
+            count = rows_beside(source, left_beside_loader(source, scores.batches, ranks, way), map_bytes)
+        self._keep(source, way.keep(source, *scores.choose(count, source)))
 
     def _keep(self, source: FeatureSource, rows: Rows) -> None:
         self._begin(source, kinds=2)
@@ -167,17 +166,3 @@ class CachedFeatures(RowKeeper):
         counts = self.counts
         seen = f", {counts.hit_share:.1%} of {counts.hits + counts.misses:,} hit" if counts.hits + counts.misses else ""
         return f"CachedFeatures({self.source!r}, {cached}{seen})"
-
-
-def _chosen(wanted: Wanted, count: int, source: FeatureSource) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-    """The vertices whose rows are cached, ascending, and the scores, where it is not all or none.
-
-    Scores are computed only where a rank needs them.
-    """
-    is_needed = wanted.is_needed(0 < count < source.num_rows)
-    own = LocalCommunicator() if ranks_of(None, wanted.workload).size > 1 else source.comm
-    with collective(own, call="the scores of CachedFeatures"):
-        scores = wanted.scores() if is_needed else None
-        if scores is None or count in (0, source.num_rows):
-            return np.arange(count), None
-        return highest(scores, count), scores

@@ -8,16 +8,17 @@ import numpy as np
 
 from spsample.backends import get_backend
 from spsample.comm import collective
+from spsample.common.checks import require_share
 from spsample.common.contents import contents_of
-from spsample.errors import InputError
+from spsample.common.units import format_bytes, require_bytes
+from spsample.errors import CapacityError, InputError
 from spsample.features.file_guard import FileChangeGuard
 from spsample.features.keeper import CacheCounts, RowKeeper
 from spsample.features.kept_rows import require_fingerprint
-from spsample.features.on_device.hottest import Ranking, hot_count
 from spsample.features.on_device.staging import require_device_destination
 from spsample.features.on_device.tiers import ArrayTiers, SourceTiers, Tiers
 from spsample.features.source import FeatureSource
-from spsample.features.wanted import ranks_of
+from spsample.features.vertex_scores import VertexScores, ranks_of
 from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
 
 __all__ = ["DeviceFeatures"]
+
+_HALF = 0.5
+"""With ``hot="auto"``: the share of the free memory that the hot tier and the map may take."""
 
 
 class DeviceFeatures(RowKeeper):
@@ -90,11 +94,12 @@ class DeviceFeatures(RowKeeper):
         with collective(ranks_of(x, workload), call="the checks of DeviceFeatures"):
             tiers: Tiers = SourceTiers(x, dtype) if isinstance(x, FeatureSource) else ArrayTiers(x, dtype)
             source = tiers.source
-            wanted = Ranking(ranking, workload, source.num_rows)
-            count = hot_count(hot, tiers, get_backend("cuda").device.free_bytes())  # type: ignore[attr-defined]
-            wanted.require_for(count)
-        wanted.require_same_kind(ranks_of(x, workload))
-        self._keep(tiers, wanted.hottest(count, source.comm))
+            scores = VertexScores("ranking", ranking, workload, source.num_rows, is_optional=True)
+            count = _hot_count(hot, tiers, get_backend("cuda").device.free_bytes())  # type: ignore[attr-defined]
+            if ranking is None:
+                _require_all_or_none(count, source.num_rows)
+        scores.require_same_kind(ranks_of(x, workload))
+        self._keep(tiers, scores.choose(count, source)[0])
 
     def _keep(self, tiers: Tiers, hot: NDArray[np.int64]) -> None:
         self._begin(tiers.source, kinds=2)
@@ -193,3 +198,60 @@ class DeviceFeatures(RowKeeper):
             return f"DeviceFeatures({self.num_rows:,} x {self.dim:,}, {kind})"
         seen = f", {counts.hit_share:.1%} of {counts.hits + counts.misses:,} hit" if counts.hits + counts.misses else ""
         return f"DeviceFeatures({self.source!r}, {kind}{seen})"
+
+
+def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
+    """How many rows lie on a device with `free` bytes: of a share, of an amount of memory in words, or of "auto".
+
+    Raises
+    ------
+    InputError
+        If `hot` is none of these, or an amount that is less than the map and one row.
+    CapacityError
+        If they do not fit.
+    """
+    if isinstance(hot, str):
+        return _rows_within(_HALF * free, tiers) if hot == "auto" else _of_budget(hot, tiers, free)
+    share = require_share("hot", hot, "'auto', the share of the rows on the device, from 0 to 1, or '2GiB'")
+    count = int(share * tiers.source.num_rows)
+    _require_free(f"{hot}", count * tiers.row_bytes + tiers.map_bytes, free)
+    return count
+
+
+def _of_budget(hot: str, tiers: Tiers, free: int) -> int:
+    budget = require_bytes("hot", hot)
+    count = _rows_within(budget, tiers)
+    if count == 0:
+        raise InputError(
+            argument="hot",
+            given=format_bytes(budget),
+            expected=f"at least one row of {tiers.row_bytes} bytes and {tiers.map_bytes} bytes for the map",
+        )
+    _require_free(hot, count * tiers.row_bytes + tiers.map_bytes, free)
+    return count
+
+
+def _rows_within(memory: float, tiers: Tiers) -> int:
+    beside_map = max(int(memory) - tiers.map_bytes, 0)
+    return min(beside_map // max(tiers.row_bytes, 1), tiers.source.num_rows)
+
+
+def _require_free(hot: str, size: int, free: int) -> None:
+    if size > free:
+        raise CapacityError(
+            argument="hot",
+            given=f"{hot}: {format_bytes(size)} of features",
+            expected=f"at most the {format_bytes(free)} that the device has free",
+            hint="hot='auto' takes what fits.",
+        )
+
+
+def _require_all_or_none(count: int, num_rows: int) -> None:
+    """Refuse to choose some rows without knowing how much each is needed."""
+    if 0 < count < num_rows:
+        raise InputError(
+            argument="ranking",
+            given=f"none, with {count / num_rows:.0%} of the rows on the device",
+            expected="how much each vertex is wanted",
+            hint="ranking='posterior' computes it from graph=, seeds=, sampler= and batch_size=.",
+        )

@@ -14,7 +14,7 @@ from spsample.common.locks import renewed
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
 from spsample.errors import BackendError, DataError, InputError
-from spsample.features.cache_choice import budget_bytes
+from spsample.features.budget import budget_bytes
 from spsample.features.file_guard import FileState, state_of_path
 from spsample.features.formats import AsStored, RowFormat
 from spsample.features.gathering import core_form

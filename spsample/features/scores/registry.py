@@ -15,7 +15,6 @@ from spsample.comm.objects import require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.scores.aligraph import aligraph
 from spsample.features.scores.inclusion import inclusion, states_proportion
 from spsample.features.scores.out_degree import out_degree
 from spsample.features.scores.posterior import posterior
@@ -23,7 +22,6 @@ from spsample.features.scores.presc import presc
 from spsample.features.scores.random_order import random_order
 from spsample.features.scores.replay import replay
 from spsample.features.scores.reverse_pagerank import reverse_pagerank
-from spsample.features.scores.trace import count_trace
 from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph
@@ -38,10 +36,8 @@ _METHODS: dict[str, Method] = {
     "inclusion": inclusion,
     "presc": presc,
     "replay": replay,
-    "trace": count_trace,
     "out-degree": out_degree,
     "reverse-pagerank": reverse_pagerank,
-    "aligraph": aligraph,
     "random": random_order,
 }
 
