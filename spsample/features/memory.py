@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.distributed import ProcessGrid
-    from spsample.features.on_ranks.partitioned import PartitionedFeatures
+    from spsample.features.partitioned import PartitionedFeatures
 
 __all__ = ["FeatureStore"]
 
@@ -131,7 +131,7 @@ class FeatureStore(FeatureSource):
         >>> folder.cleanup()
         """
         if grid is not None:
-            from spsample.features.on_ranks.partitioned import PartitionedFeatures
+            from spsample.features.partitioned import PartitionedFeatures
 
             return PartitionedFeatures.open(path, grid, name, partition=partition, dtype=dtype)
         if dtype is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends import backend_for
+from spsample.features.device_staging import FetchedRows
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.on_device.staging import FetchedRows
 from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import Rows, gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, USE_BYTES, FeaturesAhead

@@ -21,7 +21,6 @@ from spsample.features import (
     aggregate_features,
     aggregated_dim,
     draw_shift,
-    score,
 )
 from spsample.reorder import reorder
 from spsample.timeline import Phases

@@ -27,9 +27,9 @@ from spsample.features import (
     PartitionedFeatures,
 )
 from spsample.features.caching.replacement import replacement_named
+from spsample.features.disk import READS_AT_A_TIME
 from spsample.features.formats import DTYPES, format_for
-from spsample.features.on_disk.disk_plan import READS_AT_A_TIME
-from spsample.features.on_ranks.routed import RoutedFeatures
+from spsample.features.routed import RoutedFeatures
 from spsample.reorder import reorder
 from spsample.store import StoreWriter
 

@@ -12,7 +12,7 @@ import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.features import register_score, score, score_names
 from spsample.features.scores import registry
-from spsample.features.scores.posterior import GROUP, shrunk
+from spsample.features.scores.inclusion import GROUP, shrunk
 from spsample.sparse import keys
 
 

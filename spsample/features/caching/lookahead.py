@@ -13,8 +13,7 @@ import numpy as np
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
-from spsample.errors import InputError
-from spsample.features.caching.lookahead_reference import ReferenceLookahead
+from spsample.errors import BackendError, InputError
 from spsample.features.score_order import highest
 from spsample.features.slot_map import HitsAndMisses
 from spsample.store.validation import as_vertex_ids, check_ids
@@ -71,6 +70,8 @@ class Lookahead:
     ------
     InputError, DTypeError
         If an argument is out of range.
+    BackendError
+        If the compiled core is missing.
 
     Notes
     -----
@@ -123,8 +124,11 @@ class Lookahead:
 
     def _begin(self, memory: NDArray[np.int32], num_items: int, capacity: int) -> None:
         core = compiled_core()
-        made = ReferenceLookahead if core is None else core.Lookahead
-        self._planner: Any = made(memory, num_items, capacity)
+        if core is None:
+            raise BackendError(
+                "Lookahead needs the compiled core, which is missing: build spsample with a C++ compiler."
+            )
+        self._planner: Any = core.Lookahead(memory, num_items, capacity)
         self.num_items, self.capacity = num_items, capacity
 
     @property

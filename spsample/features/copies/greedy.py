@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.request import CopyRequest
+from spsample.features.copies.plan import CopyRequest, link_costs
 from spsample.features.score_order import hottest
 
 __all__ = ["greedy"]

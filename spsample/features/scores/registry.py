@@ -15,13 +15,9 @@ from spsample.comm.objects import require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.scores.inclusion import inclusion, states_proportion
-from spsample.features.scores.out_degree import out_degree
-from spsample.features.scores.posterior import posterior
-from spsample.features.scores.presc import presc
-from spsample.features.scores.random_order import random_order
-from spsample.features.scores.replay import replay
-from spsample.features.scores.reverse_pagerank import reverse_pagerank
+from spsample.features.scores.column_sums import out_degree, random_order, reverse_pagerank
+from spsample.features.scores.inclusion import inclusion, posterior, states_proportion
+from spsample.features.scores.visits import presc, replay
 from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.comm import collective
+from spsample.comm import Channel, Communicator, Sent, collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
@@ -15,14 +16,10 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import CapacityError, InputError
-from spsample.features.copies.arguments import require_alpha
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.plan import CopyPlan
-from spsample.features.copies.routes import nearest_holders
-from spsample.features.keeper import RowKeeper, require_host_source
-from spsample.features.kept_rows import KeptRows, require_fingerprint
-from spsample.features.on_ranks.peer_rows import PeerRows
-from spsample.features.on_ranks.route_counts import RouteCounts
+from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
+from spsample.features.gathering import row_reader
+from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
+from spsample.features.partitioned import id_dtype
 from spsample.features.slot_map import slot_map_bytes
 from spsample.features.source import FeatureSource
 
@@ -32,8 +29,50 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
+    from spsample.distributed.grid import ProcessGrid
+    from spsample.features.keeper import KeptRows
 
-__all__ = ["RoutedFeatures"]
+__all__ = ["PeerRows", "RouteCounts", "RoutedFeatures"]
+
+
+class RouteCounts(NamedTuple):
+    """What `RoutedFeatures` has gathered on this rank, by the place that rows came from.
+
+    Attributes
+    ----------
+    hits, peer_hits, misses : int
+        Rows from this rank's own copies, from copies of other ranks, and from the source; repeats counted.
+    hit_bytes, peer_bytes, miss_bytes : int
+        Their bytes, as they are kept.
+
+    Examples
+    --------
+    >>> counts = RouteCounts(hits=2, peer_hits=1, misses=1, hit_bytes=16, peer_bytes=8, miss_bytes=8)
+    >>> counts.hit_share, counts.peer_share
+    (0.5, 0.25)
+    """
+
+    hits: int
+    peer_hits: int
+    misses: int
+    hit_bytes: int
+    peer_bytes: int
+    miss_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.hits + self.peer_hits + self.misses
+
+    @property
+    def hit_share(self) -> float:
+        """Hits of all rows; 0 where there are none."""
+        return self.hits / max(self.rows, 1)
+
+    @property
+    def peer_share(self) -> float:
+        """Peer hits of all rows; 0 where there are none."""
+        return self.peer_hits / max(self.rows, 1)
 
 
 class RoutedFeatures(RowKeeper):
@@ -251,3 +290,74 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
         raise CapacityError(
             argument="plan", given=given, expected=f"at most the {format_bytes(free)} that are available"
         )
+
+
+class PeerRows:
+    """Rows that other ranks of a grid keep copies of: one all-to-allv of vertices, and one of rows.
+
+    Parameters
+    ----------
+    grid : ProcessGrid
+        All its ranks exchange, and fail together.
+    rows : KeptRows
+        The rows of this rank.
+    num_rows : int
+        Number of all vertices.
+    phase : str
+        What a recorder counts the rows as; requests for them as "`phase` requests".
+    """
+
+    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int, phase: str = "copies") -> None:
+        self.grid = grid
+        self.rows = rows
+        self.num_rows = num_rows
+        self.phase = phase
+        self._channel = Channel(grid.comm)
+        self._is_duplicate = False
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self.grid.comm
+
+    def gathering(self) -> AbstractContextManager[None]:
+        """Around a gather: where one rank fails, all do."""
+        return collective(self.comm, self._channel, call="gather of copies")
+
+    def read(self, ids: NDArray[Any], holders: NDArray[Any], to: tuple[Any, NDArray[np.int64]]) -> None:
+        """Write the rows of vertices, repeats allowed, each from the rank that holds it. Collective.
+
+        Each distinct row travels once, as it is kept.
+
+        Parameters
+        ----------
+        ids : int array
+            The vertices, none of them this rank's.
+        holders : int array (len(ids),)
+            A rank that keeps each of them; the same for the same vertex.
+        to : pair of arrays
+            Where the rows go: an array in C order, and the row in it for each id.
+        """
+        distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        asked_of = holders[first]
+        by_rank = np.argsort(asked_of, kind="stable")
+        counts = np.bincount(asked_of, minlength=self.comm.size)
+        wanted = distinct[by_rank].astype(id_dtype(self.num_rows))
+        asked = self._channel.exchange([Sent(wanted, counts)], phase=f"{self.phase} requests")[0]
+        sent = np.empty((len(asked.rows), self.rows.reader.dim), self.rows.dtype)
+        self.rows.reader.gather(self.rows.slots.find(asked.rows).slots, sent)
+        received = self._channel.exchange([Sent(sent, asked.counts)], phase=self.phase)[0].rows
+        place = np.empty(len(distinct), np.int64)
+        place[by_rank] = np.arange(len(distinct))
+        row_reader(received).gather(place[inverse.reshape(-1)], *to)
+
+    def duplicate(self) -> PeerRows:
+        """These rows over duplicated communicators, for another thread; collective."""
+        twin = PeerRows(self.grid.duplicate(), self.rows, self.num_rows, self.phase)
+        twin._is_duplicate = True
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
+        if self._is_duplicate:
+            self.grid.close()

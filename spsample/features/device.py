@@ -12,11 +12,10 @@ from spsample.common.checks import require_share
 from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
+from spsample.features.device_staging import require_device_destination
+from spsample.features.device_tiers import ArrayTiers, SourceTiers, Tiers
 from spsample.features.file_guard import FileChangeGuard
-from spsample.features.keeper import CacheCounts, RowKeeper
-from spsample.features.kept_rows import require_fingerprint
-from spsample.features.on_device.staging import require_device_destination
-from spsample.features.on_device.tiers import ArrayTiers, SourceTiers, Tiers
+from spsample.features.keeper import CacheCounts, RowKeeper, require_fingerprint
 from spsample.features.source import FeatureSource
 from spsample.features.vertex_scores import VertexScores, ranks_of
 from spsample.store.validation import validate_ids

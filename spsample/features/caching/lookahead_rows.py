@@ -11,7 +11,7 @@ from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes, lookahead_words
 from spsample.features.gathering import row_reader
-from spsample.features.kept_rows import LINE_BYTES, KeptRows, Targets, part, require_fingerprint, targets
+from spsample.features.keeper import LINE_BYTES, KeptRows, Targets, part, require_fingerprint, targets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,9 @@ from scipy import sparse
 
 from spsample.comm import collective
 from spsample.errors import InputError
+from spsample.features.device_staging import StagedRows, row_addresses
 from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
-from spsample.features.keeper import require_host_source
-from spsample.features.kept_rows import parts_to_read
-from spsample.features.on_device.staging import StagedRows, row_addresses
+from spsample.features.keeper import parts_to_read, require_host_source
 from spsample.features.slot_map import slot_map_bytes, slot_words
 from spsample.features.source import FeatureSource
 
