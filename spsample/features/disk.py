@@ -315,7 +315,7 @@ class DiskFeatures(FeatureSource):
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
         rows = self._open_rows()
         form, scale = self._form
-        if out.dtype == self.file.dtype and out.dtype != np.float32:
+        if out.dtype != np.float32:
             form, scale = "stored", None
         if len(ids):
             try:

@@ -176,7 +176,7 @@ def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
         ({"budget": 3}, "budget: got 3 B"),
         ({"score": "degree"}, "score: got 'degree'"),
         ({"score": np.ones(11)}, "score: got length 11"),
-        ({"score": np.ones(len(DATA.x))}, "graph: got it with an array"),
+        ({"score": np.ones(len(DATA.x))}, "graph: got it without the name"),
         ({"score": "inclusion"}, "score: got "),
         ({"seeds": [10**6]}, "seeds: got 1000000"),
         ({"batch_size": None}, "batch_size: got nothing"),
@@ -198,7 +198,7 @@ def test_workloads_of_one_rank_that_are_refused_on_all(mine, words, of):
 
 def test_caches_over_ranks_are_not_pickled():
     def body(comm):
-        with pytest.raises(InputError, match="features: got CachedFeatures of a source on several ranks"):
+        with pytest.raises(InputError, match="features: got CachedFeatures on several ranks"):
             pickle.dumps(cached_on(comm, np.ones((4, 2), np.float32), 4))
 
     run_threads(2, body, TIMEOUT)

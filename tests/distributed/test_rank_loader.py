@@ -258,7 +258,7 @@ def test_local_features_that_fail_on_one_rank_end_the_pass_on_all(good):
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_partitioned_features_that_fail_on_one_rank_raise_on_all(prefetch, monkeypatch):
-    from spsample.features.on_ranks import partitioned
+    from spsample.features import partitioned
 
     def encoded(self, offsets):
         if self.grid.comm.rank == 1 and threading.current_thread().name != "pytest":

@@ -428,7 +428,7 @@ def test_closing_a_duplicate_leaves_a_shared_source_open(tmp_path):
             twin.close()
             cached.close()
             assert routed.gather(np.arange(12)).tolist() == X.tolist()
-        disk.forget()
+        disk.prefetch_hint(None)
 
     run_threads(2, body, TIMEOUT)
 

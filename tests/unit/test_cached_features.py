@@ -379,12 +379,12 @@ def test_an_automatic_cache_leaves_room_for_its_loader(
 
 
 def test_an_option_of_a_score_with_an_array_is_refused():
-    with pytest.raises(InputError, match="epochs: got it with an array of scores"):
+    with pytest.raises(InputError, match="epochs: got it without the name of a score"):
         CachedFeatures(FeatureStore(features()), "auto", np.ones(N), epochs=1, **workload())
 
 
 def test_a_workload_with_an_array_of_scores_is_refused():
-    with pytest.raises(InputError, match="seeds: got it with an array of scores"):
+    with pytest.raises(InputError, match="seeds: got it without the name of a score"):
         CachedFeatures(FeatureStore(features()), 100, np.ones(N), seeds=[1])
 
 

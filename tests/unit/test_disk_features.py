@@ -20,16 +20,15 @@ from scipy import sparse
 
 import spsample as sp
 from spsample.errors import BackendError, CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, FeatureStore
+from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, FeatureStore, disk
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import row_reader
-from spsample.features.on_disk import disk, disk_plan
 from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
 pytest.importorskip("spsample._core")
 
-BLOCK = disk_plan.BLOCK_BYTES
+BLOCK = disk.BLOCK_BYTES
 DTYPES = ("float32", "float16", "float64", "int8", "uint16", "int64", "bool")
 
 
@@ -84,7 +83,7 @@ def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, 
     x, folder = features(n, dim, dtype, seed), tmp_path_factory.mktemp("rows")
     path = store_of(folder, x=x) if from_store else saved(folder, x)
     memory = FeatureStore(x)
-    budget = 0 if share == 0 else int(share * x.nbytes) + disk_plan.READS_AT_A_TIME * (1 << 20) // 4
+    budget = 0 if share == 0 else int(share * x.nbytes) + disk.READS_AT_A_TIME * (1 << 20) // 4
     with DiskFeatures(path, budget, page_rows=page_rows, direct=direct) as found:
         batches = [rng.integers(0, n, rng.integers(0, 300)).astype(rng.choice([np.int32, np.int64])) for _ in range(8)]
         found.prefetch_hint(batches[:3])
@@ -109,7 +108,8 @@ def test_forms(tmp_path, form):
     with DiskFeatures(saved(tmp_path, kept), "1MiB", form=form) as found:
         for _ in range(2):
             assert np.array_equal(found.gather(ids), row_reader(kept, form).gather(ids))
-            assert np.array_equal(found.gather(ids, out=np.zeros((300, 40), kept.dtype)), kept[ids])
+            if not form.is_coded:
+                assert np.array_equal(found.gather(ids, out=np.zeros((300, 40), kept.dtype)), kept[ids])
         assert found.stored_dtype == (np.float32 if form.is_coded else kept.dtype)
         for replacement in ("static", "lookahead"):
             cached = CachedFeatures(found, "40KiB", np.arange(500), replacement=replacement)
@@ -575,7 +575,7 @@ def test_bad_ids_and_places(tmp_path):
         for bad in ([10], [-1], [0.5], [[1]]):
             with pytest.raises(InputError, match="ids"):
                 found.gather(bad)
-            with pytest.raises(InputError, match="ids"):
+            with pytest.raises(InputError, match="batches"):
                 found.prefetch_hint([[1], bad])
         assert found._rows.known == 0
         with pytest.raises(InputError, match="out"):
@@ -613,7 +613,7 @@ def test_without_the_core(tmp_path, monkeypatch):
 )
 def test_plans_are_within_the_budget(budget, rows, row_bytes, page_rows):
     try:
-        plan = disk_plan.disk_plan(budget, rows, row_bytes, page_rows)
+        plan = disk.disk_plan(budget, rows, row_bytes, page_rows)
     except (InputError, CapacityError):
         return
     page_bytes = row_bytes << plan.shift
@@ -654,12 +654,15 @@ def test_told_by_a_loader_they_read_less(tmp_path, fetch):
     assert read[0] < 0.9 * read[1]
 
 
-class Untold:
+class Untold(FeatureSource):
     """The same rows from a source that is told nothing."""
 
     def __init__(self, source):
-        self.num_rows, self.dim, self.gather = source.num_rows, source.dim, source.gather
+        self.source, self.num_rows, self.dim = source, source.num_rows, source.dim
         self.stored_dtype = source.stored_dtype
+
+    def _read(self, ids, out, at=None):
+        self.source.gather(ids, out, at)
 
 
 def test_training_has_the_losses_of_memory(tmp_path):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lookahead_model import ReferenceLookahead
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
 from spsample.features.caching.lookahead import Lookahead, known_bytes, lookahead_bytes
 from spsample.features.score_order import highest
+from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")
 

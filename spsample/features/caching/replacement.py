@@ -227,7 +227,7 @@ def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
 
 
 def rows_of(source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
-    """Rows of vertices, ascending and distinct; they stay where the map would leave no room, or no core can look ahead."""
+    """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core can look ahead."""
     rows, count = KeptRows(source, vertices), len(vertices)
     is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
     if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
