@@ -19,7 +19,8 @@ from spsample.sampling.arguments import check_arguments
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
-    from spsample.features.caching.replacement import Replacement
+    from spsample.features.caching.replacement import ChosenRows
+    from spsample.features.keeper import KeptRows
     from spsample.features.source import FeatureSource
 
 __all__ = ["budget_bytes", "left_beside_loader", "rows_beside", "rows_within"]
@@ -106,7 +107,7 @@ def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: 
 
 
 def left_beside_loader(
-    source: FeatureSource, workload: Mapping[str, Any], ranks: Communicator, replacement: Replacement
+    source: FeatureSource, workload: Mapping[str, Any], ranks: Communicator, replacement: type[KeptRows | ChosenRows]
 ) -> int:
     """Bytes that a cache may take: what is available, less what a loader needs that gathers from it.
 
@@ -121,8 +122,8 @@ def left_beside_loader(
         Graph, seeds, sampler and batch_size.
     ranks : Communicator
         Of the graph or the source.
-    replacement : Replacement
-        Of the cache.
+    replacement : class of rows
+        Of the cache: see `replacement_named`.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def left_beside_loader(
         prefetch=1,
         feature_batches=FEATURE_BATCHES,
         feature_bytes=4 * source.dim,
-        ahead=FeaturesAhead(int(replacement.looks_ahead or source.looks_ahead), USE_BYTES),
+        ahead=FeaturesAhead(int(replacement.may_look_ahead or source.looks_ahead), USE_BYTES),
     )
     with collective(LocalCommunicator() if graph.comm.size > 1 else ranks, call="the plan of a loader"):
         needed = needed_by_loader(work)

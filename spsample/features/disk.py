@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BYTES", "DiskCounts", "DiskFeatures", "DiskPlan", "disk_plan"]
 
 BLOCK_BYTES = 4096
-"""What reads begin and end with."""
+"""Reads begin and end with a block of so many bytes."""
 
 READS_AT_A_TIME = 32
 _PAGE_BYTES = 512  # below which rows share a page
@@ -152,7 +152,7 @@ _LARGEST_PAGE = 1 << 20
 
 
 class DiskCounts(NamedTuple):
-    """What `DiskFeatures` has gathered, and what it has read for that.
+    """Rows that `DiskFeatures` has gathered, and reads for them.
 
     Attributes
     ----------
@@ -289,12 +289,12 @@ class DiskFeatures(FeatureSource):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether hints make a difference: not where all rows or none are kept."""
+        """True where hints make a difference: not where all rows or none are kept."""
         return 0 < self.plan.frames << self.plan.shift < self.num_rows
 
     @property
     def counts(self) -> DiskCounts:
-        """What was gathered and read since the beginning, or the last `reset_counts`."""
+        """Rows that were gathered, and reads, since the beginning, or the last `reset_counts`."""
         return DiskCounts(*self._open_rows().counts())
 
     def reset_counts(self) -> None:

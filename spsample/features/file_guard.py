@@ -23,7 +23,7 @@ _CHUNK_BYTES = 16 << 20
 
 
 class FileState(NamedTuple):
-    """What tells cheaply that a file was written to.
+    """The state of a file, which tells cheaply that it was written to.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class FileChangeGuard:
         self._state = state
 
     def _is_cut(self, now: FileState) -> bool:
-        """Whether pages of the map are gone, so that nothing can be read."""
+        """Pages of the map are gone, so that nothing can be read."""
         before = self._state
         return before is not None and now.inode == before.inode and now.size < before.size
 

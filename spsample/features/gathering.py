@@ -166,7 +166,7 @@ class _DenseReader(RowReader):
         return hits
 
     def _form_in(self, out: Any) -> tuple[str, NDArray[np.float32] | None]:
-        """What the core calls the form in which numbers go to `out`, and the scale that it needs."""
+        """The core's name of the form in which numbers go to `out`, and the scale that it needs."""
         kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
         return kind, self._scale if kind == "int8" else None
 
@@ -217,7 +217,7 @@ class _SparseReader(RowReader):
 
 
 def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
-    """What reads these rows fastest: the compiled core, or NumPy where the core or an array's order does not allow it.
+    """The fastest reader of these rows: the compiled core, or NumPy where there is none or an array's order forbids it.
 
     Parameters
     ----------
@@ -257,14 +257,14 @@ _LARGEST_NUMBER = 8
 
 
 def core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
-    """What the core calls a form, and the scale that it needs."""
+    """The core's name of a form, and the scale that it needs."""
     if isinstance(form, Int8):
         return "int8", form.scale
     return ("bfloat16" if isinstance(form, BFloat16) else "number"), None
 
 
 def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:
-    """Whether numbers go to `out` as they are, of a type that is not float32."""
+    """True where numbers go to `out` as they are, of a type that is not float32."""
     return out.dtype == rows.dtype and out.dtype != np.float32
 
 

@@ -16,7 +16,7 @@ from spsample.common.locks import renewed
 from spsample.errors import DataError, InputError
 from spsample.features.file_guard import FileState
 from spsample.features.gathering import row_reader
-from spsample.features.slot_map import SlotMap
+from spsample.features.slot_map import SlotMap, slot_map_bytes
 from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class RowKeeper(FeatureSource):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the source does better where it is told the next calls."""
+        """True where the source does better when it is told the next calls."""
         return self.source.looks_ahead  # type: ignore[no-any-return]
 
     def _fail(self, error: Exception) -> None:
@@ -250,8 +250,18 @@ class KeptRows:
     ([[2, 3], [6, 7]], 12)
     """
 
-    looks_ahead = False
+    looks_ahead = may_look_ahead = False
     """Nothing that is known of the future changes which rows are kept."""
+
+    @staticmethod
+    def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
+        """Bytes of the map: for all vertices, and beside each row of so many bytes that is kept."""
+        return slot_map_bytes(num_rows), 0
+
+    @classmethod
+    def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows:
+        """Rows of vertices, whatever their scores."""
+        return cls(source, vertices)
 
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
         self.dtype, self.num_vertices = source.stored_dtype, source.num_rows

@@ -18,7 +18,7 @@ __all__ = ["DrawShift", "draw_shift"]
 
 
 class DrawShift(NamedTuple):
-    """What `Biased` changes.
+    """The difference that `Biased` makes.
 
     Attributes
     ----------

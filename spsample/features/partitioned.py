@@ -343,7 +343,7 @@ def _checked(blocks: RowBlocks, rows: Any) -> Any:
 
 
 def _contents(rows: Any, comm: Communicator) -> int | None:
-    """What tells rows in memory from others, where there are ranks to compare with."""
+    """The fingerprint of rows in memory, where there are ranks to compare with."""
     return None if comm.size == 1 or is_mapped(rows) else contents_of(rows)
 
 

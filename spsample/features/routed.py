@@ -36,7 +36,7 @@ __all__ = ["PeerRows", "RouteCounts", "RoutedFeatures"]
 
 
 class RouteCounts(NamedTuple):
-    """What `RoutedFeatures` has gathered on this rank, by the place that rows came from.
+    """Rows that `RoutedFeatures` has gathered on this rank, by the place that they came from.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class _Routes:
         return others[~is_of_source], others[is_of_source]
 
     def is_of_source(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether the row of each vertex comes from the source."""
+        """True for each vertex whose row comes from the source."""
         return self.holders[ids] == self.source  # type: ignore[no-any-return]
 
 

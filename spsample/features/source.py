@@ -137,7 +137,7 @@ class FeatureSource(ABC):
 
     @property
     def _checks_ids(self) -> bool:
-        """Whether `_read` refuses ids out of range as it reads them, by an IndexError; else they are checked before."""
+        """True where `_read` itself refuses ids out of range, by an IndexError; else they are checked before."""
         return False
 
     def _fail(self, error: Exception) -> None:
@@ -186,7 +186,7 @@ class FeatureSource(ABC):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether it does better where it is told the next calls (`prefetch_hint`); False by default."""
+        """True where it does better when it is told the next calls (`prefetch_hint`); False by default."""
         return False
 
     def prefetch_hint(self, batches: Iterable[ArrayLike] | None) -> None:

@@ -13,7 +13,7 @@ from spsample.common.units import format_bytes
 from spsample.features.budget import budget_bytes, left_beside_loader, rows_beside, rows_within
 from spsample.features.caching.replacement import Rows, replacement_named
 from spsample.features.file_guard import FileChangeGuard
-from spsample.features.keeper import CacheCounts, RowKeeper, require_host_source
+from spsample.features.keeper import CacheCounts, KeptRows, RowKeeper, require_host_source
 from spsample.features.source import FeatureSource
 from spsample.features.vertex_scores import VertexScores, ranks_of
 
@@ -104,7 +104,9 @@ class CachedFeatures(RowKeeper):
         scores.require_same_kind(ranks, budget="auto" if is_auto else "bytes")
         if count is None:
             count = rows_beside(source, left_beside_loader(source, scores.batches, ranks, way), map_bytes)
-        self._keep(source, way.keep(source, *scores.choose(count, source)))
+        vertices, ranked = scores.choose(count, source)
+        # Where all rows are kept, or none, there is nothing to replace.
+        self._keep(source, KeptRows(source, vertices) if ranked is None else way.of(source, vertices, ranked))
 
     def _keep(self, source: FeatureSource, rows: Rows) -> None:
         self._begin(source, kinds=2)
@@ -144,7 +146,7 @@ class CachedFeatures(RowKeeper):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the cache, or its source, does better where it is told the next calls."""
+        """True where the cache, or its source, does better when it is told the next calls."""
         return self._rows.looks_ahead or super().looks_ahead
 
     def _hint(self, batches: list[Any] | None) -> None:

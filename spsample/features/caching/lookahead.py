@@ -28,7 +28,7 @@ _WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
 
 
 class Decision(NamedTuple):
-    """What becomes of a batch. Positions are those of its items in the array that was announced.
+    """The decision on a batch. Positions are those of its items in the array that was announced.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class Lookahead:
             self._planner.announce(checked)
 
     def is_next(self, ids: NDArray[Any]) -> bool:
-        """Whether the first batch that is known has these items, in this order."""
+        """True where the first batch that is known has these items, in this order."""
         return bool(self._planner.is_next(ids))
 
     def step(self) -> Decision:

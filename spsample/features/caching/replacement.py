@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from spsample.features.source import FeatureSource
 
-__all__ = ["REPLACEMENTS", "ChosenRows", "Replacement", "Rows", "map_bytes", "replacement_named", "rows_of"]
+__all__ = ["REPLACEMENTS", "ChosenRows", "Rows", "replacement_named"]
 
 _CLASSES = 256
 """Of rows, by their scores: a byte for each row tells which are given up first where the map takes their memory."""
@@ -67,14 +67,38 @@ class ChosenRows(MendedInForks):
         self._hints = self._untold = 0
         self._moves = False
 
+    may_look_ahead = True
+
+    @staticmethod
+    def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
+        """Bytes of the map while rows stay: for all vertices, and beside each row that is kept.
+
+        Examples
+        --------
+        >>> ChosenRows.map_bytes(1_000_000, 400), ChosenRows.map_bytes(1_000_000, 8)
+        ((250000, 1), (250000, 0))
+        """
+        return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+
+    @classmethod
+    def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
+        """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core looks ahead."""
+        rows, count = KeptRows(source, vertices), len(vertices)
+        is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
+        if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
+            return rows
+        order = np.empty(count, np.uint8)
+        order[np.argsort(-scores[vertices].astype(np.float64), kind="stable")] = np.arange(count) * _CLASSES // count
+        return cls(rows, order)
+
     @property
     def looks_ahead(self) -> bool:
-        """Whether what is known of the future changes which rows are kept, or may do so."""
+        """True where what is known of the future changes which rows are kept, or may do so."""
         return self._order is not None or self._rows.looks_ahead
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of their numbers."""
+        """The type of their numbers."""
         return self._rows.dtype
 
     @property
@@ -190,7 +214,7 @@ class ChosenRows(MendedInForks):
 def _pays(
     batches: Sequence[NDArray[Any]], vertices: NDArray[np.int64], order: NDArray[np.uint8], capacity: int
 ) -> bool:
-    """Whether to look ahead with fewer rows brings more hits than rows of these vertices that stay.
+    """True where looking ahead with fewer rows brings more hits than rows of these vertices that stay.
 
     Hits are counted on the first half of the batches, so that as much is known beyond each of them.
     """
@@ -215,72 +239,14 @@ def _pays(
     return bool(gained > _GAIN * uses + _SURE * uses**0.5)
 
 
-def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
-    """Bytes of the map while rows stay: for all vertices, and beside each row that is kept.
-
-    Examples
-    --------
-    >>> map_bytes(1_000_000, 400), map_bytes(1_000_000, 8)
-    ((250000, 1), (250000, 0))
-    """
-    return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
-
-
-def rows_of(source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
-    """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core can look ahead."""
-    rows, count = KeptRows(source, vertices), len(vertices)
-    is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
-    if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
-        return rows
-    order = np.empty(count, np.uint8)
-    order[np.argsort(-scores[vertices].astype(np.float64), kind="stable")] = np.arange(count) * _CLASSES // count
-    return ChosenRows(rows, order)
-
-
 Rows = KeptRows | ChosenRows | LookaheadRows
 """Rows that a cache keeps."""
 
-
-class Replacement(NamedTuple):
-    """One of these ways.
-
-    Attributes
-    ----------
-    name : str
-    looks_ahead : bool
-        Whether it goes by announcements.
-    map_bytes : function
-        From the number of vertices and the bytes of a row to the bytes of the map to rows: in all, and beside each row.
-    rows_of : function
-        From a source, vertices, ascending and distinct, and the scores of all vertices to the rows that are kept.
-    """
-
-    name: str
-    looks_ahead: bool
-    map_bytes: Callable[[int, int], tuple[int, int]]
-    rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], Rows]
-
-    def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> Rows:
-        """The rows of these vertices, at first; collective where the source is.
-
-        Where all rows are kept, or none, there is nothing to replace, and no scores are needed.
-        """
-        return KeptRows(source, vertices) if scores is None else self.rows_of(source, vertices, scores)
+REPLACEMENTS: dict[str, type[KeptRows | ChosenRows]] = {"static": KeptRows, "lookahead": ChosenRows}
 
 
-REPLACEMENTS = {
-    way.name: way
-    for way in (
-        Replacement(
-            "static", False, lambda n, _: (slot_map_bytes(n), 0), lambda source, vertices, _: KeptRows(source, vertices)
-        ),
-        Replacement("lookahead", True, map_bytes, rows_of),
-    )
-}
-
-
-def replacement_named(name: Any) -> Replacement:
-    """The way of that name.
+def replacement_named(name: Any) -> type[KeptRows | ChosenRows]:
+    """The way of that name: the class of rows that a cache keeps at first.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
 
 
 class _Search:
-    """What devices pay for the row of each vertex, and the room they have, as copies are taken."""
+    """The price of the row of each vertex for each device, and the room that devices have, as copies are taken."""
 
     def __init__(self, request: CopyRequest) -> None:
         n = request.devices

@@ -66,7 +66,7 @@ class Rows(NamedTuple):
 
 
 Addends = Callable[[Rows], NDArray[np.float64]]
-"""What rows of A add: a number for each of them, or for each of their entries."""
+"""A function of rows of A that gives what they add: a number for each of them, or for each of their entries."""
 
 
 def column_counts(graph: BaseGraph) -> Int64Array:
@@ -192,7 +192,7 @@ def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: In
 
 
 def _may_pay_as_symmetric(rows: Rows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
-    """Whether these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
+    """True where these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
 
     Where A is symmetric its rows are its columns: the core then reads numbers rather than to write sums. It finds out.
     """

@@ -24,7 +24,7 @@ __all__ = ["inclusion", "posterior", "shrunk"]
 FloatArray = NDArray[np.float64]
 
 _ROWS = ("each", "frontier", "graph")
-"""What `Proportion.rows` may be."""
+"""Values of `Proportion.rows`."""
 
 
 def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int) -> FloatArray:
@@ -102,7 +102,7 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
 
 
 def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Callable[[FloatArray, int], FloatArray]:
-    """What gives (n,) probabilities that a layer of size s draws each vertex, from those to be in its frontier."""
+    """A function to (n,) probabilities that a layer of size s draws each vertex, from those to be in its frontier."""
     if proportion.rows == "each":
         return lambda frontier, s: drawn_by_rows(graph, frontier, sampler, s, proportion)
     if proportion.rows == "frontier":
@@ -120,7 +120,7 @@ def _either(known: FloatArray, drawn: FloatArray) -> FloatArray:
 
 
 def _is_stated(sampler: type[Sampler]) -> bool:
-    """Whether `proportion` is of the class that draws, or of one derived from it."""
+    """True where `proportion` is of the class that draws, or of one derived from it."""
     for one in sampler.__mro__:
         if "proportion" in vars(one):
             return True
@@ -139,7 +139,7 @@ def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
 
 
 def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
-    """Whether `inclusion` knows the sampler.
+    """True where `inclusion` knows the sampler.
 
     Examples
     --------
