@@ -31,8 +31,7 @@ def cache(inputs: Inputs) -> Work:
     inputs = _recorded(inputs)
     placed = _placed(inputs)
     scores = _scores(inputs, placed.seeds)
-    if hasattr(placed.features, "block_vertices"):
-        scores[placed.features.block_vertices()] = 0.0
+    scores[placed.features.block_vertices()] = 0.0
     budget = int(inputs["share"] * inputs.x.nbytes)
     return Epochs(inputs, placed._replace(features=CachedFeatures(placed.features, budget, scores)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.npy import npy_header
 from spsample.store.row_order import ReorderedRows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ArrayFile", "array_file_of"]
 

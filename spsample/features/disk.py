@@ -60,7 +60,7 @@ class DiskPlan(NamedTuple):
     buffer_blocks : int
         Blocks of the largest read.
     known_batches : int
-        Announced batches whose pages are remembered.
+        Batches that are known, whose pages are remembered.
     nbytes : int
         Memory of all of it.
     """
@@ -361,7 +361,7 @@ class DiskFeatures(FeatureSource):
 
 
 class _Waiting:
-    """Announced batches that the core has no room for yet; used by several threads."""
+    """Batches of hints that the core has no room for yet; used by several threads."""
 
     def __init__(self) -> None:
         self._changing = renewed(Lock())

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from spsample.comm import Communicator
-    from spsample.features.source import FeatureSource
 
 __all__ = [
     "LINE_BYTES",

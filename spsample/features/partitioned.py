@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from spsample.backends.cuda.backend import CudaKernels
-    from spsample.distributed import ProcessGrid
 
 __all__ = [
     "BlockFeatures",

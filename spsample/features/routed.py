@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spsample.comm import Communicator
-    from spsample.distributed.grid import ProcessGrid
-    from spsample.features.keeper import KeptRows
 
 __all__ = ["PeerRows", "RouteCounts", "RoutedFeatures"]
 

@@ -27,12 +27,12 @@ _AT_ONCE = 1 << 20
 """Bytes of rows that are moved at a time."""
 
 _SURELY_OTHERS = 32
-"""Calls after which none that was announced is the next one: before, a cache may be read for another one, or to
+"""Calls after which none that was told of is the next one: before, a cache may be read for another one, or to
 evaluate."""
 
 
 class _Call(NamedTuple):
-    """A call of `serve`: what becomes of it, its number among the announced ones (0: it is none), and when it was."""
+    """A call of `serve`: what becomes of it, its number among those told of (0: it is none), and when it was."""
 
     decision: Decision
     number: int
@@ -49,7 +49,7 @@ class _Fixed(NamedTuple):
 class LookaheadRows(MendedInForks):
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
-    A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
+    A call of `serve` whose ids were told of is decided on, and changes what is kept. Any other is served from what is
     kept, and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
     not come, and are forgotten. Threads may call side by side: a row that is not yet in its place is not read there.
 
@@ -76,7 +76,7 @@ class LookaheadRows(MendedInForks):
         self._lookahead = Lookahead.within(memory[: -2 * capacity], num_vertices, capacity)
         self._awaited = memory[-2 * capacity : -capacity]  # rows on their way to each place
         self._filled_by = memory[-capacity:]  # the last call that put one there
-        self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
+        self._calls = self._in_flight = 0  # that were told of, and those whose rows are not yet kept
         self._generation = 0  # how often what was known was forgotten
         self._hinted: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
         self._fixed: deque[_Fixed] = deque()
@@ -213,7 +213,7 @@ class LookaheadRows(MendedInForks):
         return _Call(decision, self._calls, self._generation)
 
     def _hinted_decision(self, ids: NDArray[Any]) -> Decision | None:
-        """That on the next call which was announced; None where these are not its ids."""
+        """The decision on the next call that was told of; None where these are not its ids."""
         if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
             self._count_other()
             return None

@@ -18,7 +18,6 @@ from spsample.features.keeper import KeptRows, Targets, read_misses, require_fin
 from spsample.features.slot_map import SlotMap, slot_map_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from spsample.features.source import FeatureSource
@@ -32,7 +31,7 @@ _FEWEST_BYTES = 200
 """Of a row, beside which that byte is small; shorter rows stay."""
 
 _TRIALS = (1, 4, 16)
-"""Announcements at which it is tried."""
+"""Hints at which it is tried."""
 
 _USES, _BATCHES = 1 << 19, 8
 """Of vertices, or batches if they are more, on which it is tried at most."""
@@ -41,13 +40,13 @@ _GAIN, _SURE = 0.01, 2.0
 """Hits that looking ahead has to bring, beyond what the map costs: over uses, and over their root, not by chance."""
 
 _SURELY_UNTOLD = 32
-"""Calls after which no announcement will come."""
+"""Calls after which no hint will come."""
 
 
 class ChosenRows(MendedInForks):
     """Rows of the largest scores; they stay, or are kept by their next use, whichever has more hits in the same memory.
 
-    At the first announcements it is tried on what is known. Where to look ahead pays, the rows of the lowest scores are
+    At the first hints it is tried on what is known. Where to look ahead pays, the rows of the lowest scores are
     given up once, and the map lies where they were.
 
     Parameters
@@ -63,7 +62,7 @@ class ChosenRows(MendedInForks):
         self._rows: KeptRows | LookaheadRows = rows
         self._order: NDArray[np.uint8] | None = order  # None: it is chosen
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
-        self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
+        self._known: list[NDArray[Any]] = []  # ids of calls that were told of, and have not come
         self._hints = self._untold = 0
         self._moves = False
 
@@ -205,7 +204,7 @@ class ChosenRows(MendedInForks):
             self._untold += 1
             warnings.warn(
                 "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
-                "A BulkLoader that gathers from the cache announces them.",
+                "A BulkLoader that gathers from the cache tells it of them.",
                 UserWarning,
                 stacklevel=5,
             )
