@@ -66,8 +66,8 @@ def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
     (128, dtype('float16'), (3, 2))
     >>> folder.cleanup()
     """
-    given = Path(os.path.abspath(require_path("path", path)))
-    return _of_npy(given) if given.suffix == ".npy" and not given.is_dir() else _of_store(given, name)
+    file = Path(os.path.abspath(require_path("path", path)))
+    return _of_npy(file) if file.suffix == ".npy" and not file.is_dir() else _of_store(file, name)
 
 
 def _of_store(path: Path, name: str) -> ArrayFile:

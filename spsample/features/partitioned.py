@@ -362,7 +362,7 @@ def _require_same_rows(comm: Communicator, argument: str, contents: int | None, 
 def _checksums(stored: GraphStore, name: str) -> list[Any]:
     """Those that a store keeps of features; of sparse ones, of each of their arrays."""
     specs = sorted(stored.specs.items())
-    return [(one, spec.sha256) for one, spec in specs if one == name or one.startswith(f"{name}_")]
+    return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
 
 
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:

@@ -97,15 +97,15 @@ class Lookahead:
     """
 
     def __init__(self, scores: ArrayLike, capacity: int) -> None:
-        given = as_array("scores", scores).reshape(-1)
-        if len(given) > MOST_ITEMS:
-            raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {MOST_ITEMS}")
-        places = require_int("capacity", capacity, minimum=0, maximum=len(given))
-        memory = np.zeros(lookahead_words(len(given), places), np.int32)
-        first = highest(given, places)
-        memory[: len(given)] = places
-        memory[first[np.argsort(-given[first].astype(np.float64), kind="stable")]] = np.arange(places)
-        self._begin(memory, len(given), places)
+        numbers = as_array("scores", scores).reshape(-1)
+        if len(numbers) > MOST_ITEMS:
+            raise InputError(argument="scores", numbers=f"{len(numbers)} items", expected=f"at most {MOST_ITEMS}")
+        places = require_int("capacity", capacity, minimum=0, maximum=len(numbers))
+        memory = np.zeros(lookahead_words(len(numbers), places), np.int32)
+        first = highest(numbers, places)
+        memory[: len(numbers)] = places
+        memory[first[np.argsort(-numbers[first].astype(np.float64), kind="stable")]] = np.arange(places)
+        self._begin(memory, len(numbers), places)
 
     @classmethod
     def within(cls, memory: NDArray[np.int32], num_items: int, capacity: int) -> Lookahead:
@@ -171,9 +171,9 @@ class Lookahead:
         InputError, DTypeError
             If one is no array of items; nothing is announced then.
         """
-        given = list(batches)
-        if not self._planner.announce(given):  # which checks arrays of ids itself, in a fraction of the time
-            checked = [as_vertex_ids("batches", batch, self.num_items) for batch in given]
+        each = list(batches)
+        if not self._planner.announce(each):  # which checks arrays of ids itself, in a fraction of the time
+            checked = [as_vertex_ids("batches", batch, self.num_items) for batch in each]
             self._planner.announce(checked)
 
     def is_next(self, ids: NDArray[Any]) -> bool:

@@ -53,9 +53,9 @@ class _Search:
         best = np.concatenate([self._most_spared(part) for part in _slices(len(self._paid[0]))])
         possible = np.flatnonzero(best >= 0)
         looked_at = possible[hottest(best[possible], int(self.room.sum()))]
-        found = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
-        spared = np.concatenate([part[0] for part in found], axis=1)
-        device = np.concatenate([part[1] for part in found], axis=1)
+        copies = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
+        spared = np.concatenate([part[0] for part in copies], axis=1)
+        device = np.concatenate([part[1] for part in copies], axis=1)
         order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
         order = order[spared.ravel()[order] >= 0]
         taken = order[: self._first_full(device.ravel()[order])]

@@ -165,7 +165,7 @@ class CopyPlan:
         """
         num_rows = check_num_nodes("num_rows", num_rows)
         require_type("vertices", vertices, (list, tuple), "a list with one array of vertex ids for each device")
-        checked = tuple(_checked(device, given, num_rows) for device, given in enumerate(vertices))
+        checked = tuple(_checked(device, ids, num_rows) for device, ids in enumerate(vertices))
         if not checked:
             raise InputError(argument="vertices", given="no arrays", expected="one for each device, at least one")
         return cls(checked, num_rows)
@@ -180,14 +180,14 @@ class CopyPlan:
         return np.bincount(np.concatenate(self.vertices), minlength=self.num_rows)
 
     def __repr__(self) -> str:
-        kept = ", ".join(f"{len(one):,}" for one in self.vertices)
+        kept = ", ".join(f"{len(ids):,}" for ids in self.vertices)
         return f"CopyPlan({kept} of {self.num_rows:,} rows on {self.devices} devices)"
 
 
-def _checked(device: int, given: Any, num_rows: int) -> NDArray[np.int64]:
-    """`given` as distinct ids below `num_rows`."""
+def _checked(device: int, vertices: Any, num_rows: int) -> NDArray[np.int64]:
+    """`vertices` as distinct ids below `num_rows`."""
     argument = f"vertices of device {device}"
-    ids = as_id_vector(argument, given).astype(np.int64)
+    ids = as_id_vector(argument, vertices).astype(np.int64)
     check_ids(argument, ids, num_rows)
     again = np.ones(len(ids), np.bool_)
     again[np.unique(ids, return_index=True)[1]] = False
@@ -350,28 +350,28 @@ def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> 
     [0, 0, 2, 2]
     """
     host = plan.devices
-    found = np.full(plan.num_rows, host, np.min_scalar_type(host))
+    routes = np.full(plan.num_rows, host, np.min_scalar_type(host))
     to = links[device]
     for distance in np.unique(to[to < 1])[::-1]:  # the nearest last
         holders = np.flatnonzero(to == distance).tolist()
-        _share_out(found, {one: plan.vertices[one] for one in holders}, device)
-    return found
+        _share_out(routes, {holder: plan.vertices[holder] for holder in holders}, device)
+    return routes
 
 
-def _share_out(found: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.int64]], device: int) -> None:
-    """Write to `found` for each vertex one of the devices that keep it."""
+def _share_out(routes: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.int64]], device: int) -> None:
+    """Write to `routes` for each vertex one of the devices that keep it."""
     if len(kept) == 1:
         for holder, vertices in kept.items():
-            found[vertices] = holder
+            routes[vertices] = holder
         return
-    copies = np.zeros(len(found), np.int16)
+    copies = np.zeros(len(routes), np.int16)
     for vertices in kept.values():
         copies[vertices] += 1
     several = np.flatnonzero(copies > 1)
-    turn = np.zeros(len(found), np.int16)
+    turn = np.zeros(len(routes), np.int16)
     turn[several] = _mixed(several, device) % copies[several].astype(np.uint64)
     for holder, vertices in kept.items():
-        found[vertices[turn[vertices] == 0]] = holder
+        routes[vertices[turn[vertices] == 0]] = holder
         turn[vertices] -= 1
 
 

@@ -121,10 +121,10 @@ def _either(known: FloatArray, drawn: FloatArray) -> FloatArray:
 
 def _is_stated(sampler: type[Sampler]) -> bool:
     """True where `proportion` is of the class that draws, or of one derived from it."""
-    for one in sampler.__mro__:
-        if "proportion" in vars(one):
+    for base in sampler.__mro__:
+        if "proportion" in vars(base):
             return True
-        if "layer" in vars(one) or "run" in vars(one):
+        if "layer" in vars(base) or "run" in vars(base):
             return False
     return False
 
@@ -132,9 +132,9 @@ def _is_stated(sampler: type[Sampler]) -> bool:
 def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
     """(n,) the probability that a vertex is a seed of a batch; one that is given several times falls anywhere each."""
     batches = max(-(-len(seeds) // batch_size), 1)
-    given, times = np.unique(seeds, return_counts=True)
+    distinct, times = np.unique(seeds, return_counts=True)
     probabilities = np.zeros(num_nodes)
-    probabilities[given] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
+    probabilities[distinct] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
     return probabilities
 
 

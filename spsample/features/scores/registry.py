@@ -175,14 +175,18 @@ def _require_options(name: str, method: Method, options: dict[str, Any]) -> None
         parameters = inspect.signature(method).parameters.values()
     except ValueError:  # of a compiled function that does not say
         return
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     unknown = [option for option in options if option not in known]
     if unknown:
         expected = f"an option of the score {name!r}: {', '.join(known) or 'it has none'}"
         raise InputError(argument=unknown[0], given="a value", expected=expected)
-    needed = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    needed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
     missing = [option for option in needed if option not in options]
     if missing:
         raise InputError(argument=missing[0], given="nothing", expected=f"a value: the score {name!r} needs it")
