@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
     "RowBlocks",
+    "RowExchange",
     "even_placement",
     "id_dtype",
 ]
@@ -44,32 +46,72 @@ __all__ = [
 _CHUNK_BYTES = 64 << 20
 
 
-class RowBlocks:
-    """Which ranks of a grid have which rows, and the exchanges with them.
+class RowExchange(ABC):
+    """The exchanges by which ranks of a grid give each other rows: one of requests, and one of rows.
 
     Attributes
     ----------
     grid : ProcessGrid
-    placement : Placement
-        Which block has which row.
+        All its ranks fail together.
+    channel : Channel
+        Over the ranks that exchange.
     phase : str
         What a recorder counts the rows as; requests for them as "`phase` requests".
-    channel : Channel
-        Over the column group, whose ranks together have all rows; all ranks of the grid fail together.
     """
 
-    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
-        self.grid = grid
-        self.placement = placement
-        self.phase = phase
-        members = range(grid.column, grid.comm.size, grid.replication)
-        self.channel = Channel(grid.comm, grid.column_group, members)
+    def __init__(self, grid: ProcessGrid, channel: Channel, phase: str) -> None:
+        self.grid, self.channel, self.phase = grid, channel, phase
         self._is_duplicate = False
+
+    @abstractmethod
+    def _on(self, grid: ProcessGrid) -> Self:
+        """The same on another grid."""
 
     @property
     def comm(self) -> Communicator:
         """All ranks of the grid."""
         return self.grid.comm
+
+    def gathering(self) -> AbstractContextManager[None]:
+        """Around a gather: where one rank fails, all do."""
+        return collective(self.comm, self.channel, call=f"gather of {self.phase}")
+
+    def requests(self, places: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Ask each rank for rows, and learn what it asks for."""
+        return self.channel.exchange([Sent(places, counts)], phase=f"{self.phase} requests")[0]
+
+    def answers(self, rows: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Send the rows that were asked for, and receive those that this rank asked for."""
+        return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
+
+    def duplicate(self) -> Self:
+        """The same over duplicated communicators, for another thread; collective."""
+        twin = self._on(self.grid.duplicate())
+        twin._is_duplicate = True
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
+        if self._is_duplicate:
+            self.grid.close()
+
+
+class RowBlocks(RowExchange):
+    """Rows in blocks: a column group of the grid has all of them, and exchanges.
+
+    Attributes
+    ----------
+    placement : Placement
+        Which block has which row.
+    """
+
+    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
+        members = range(grid.column, grid.comm.size, grid.replication)
+        super().__init__(grid, Channel(grid.comm, grid.column_group, members), phase)
+        self.placement = placement
+
+    def _on(self, grid: ProcessGrid) -> RowBlocks:
+        return RowBlocks(grid, self.placement, self.phase)
 
     @property
     def num_rows(self) -> int:
@@ -80,29 +122,6 @@ class RowBlocks:
     def first_row(self) -> int:
         """Place of this rank's first row."""
         return int(self.placement.bounds[self.grid.row])
-
-    def gathering(self) -> AbstractContextManager[None]:
-        """Around a gather: where one rank fails, all do."""
-        return collective(self.comm, self.channel, call="gather of features")
-
-    def requests(self, places: NDArray[Any], counts: NDArray[np.int64]) -> Received:
-        """Ask each rank of the column group for rows, and learn what it asks for."""
-        return self.channel.exchange([Sent(places, counts)], phase=f"{self.phase} requests")[0]
-
-    def answers(self, rows: NDArray[Any], counts: NDArray[np.int64]) -> Received:
-        """Send the rows that were asked for, and receive those that this rank asked for."""
-        return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
-
-    def duplicate(self) -> RowBlocks:
-        """The blocks over duplicated communicators, for another thread; collective."""
-        twin = RowBlocks(self.grid.duplicate(), self.placement, self.phase)
-        twin._is_duplicate = True
-        return twin
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
-        if self._is_duplicate:
-            self.grid.close()
 
 
 class BlockFeatures(FeatureSource):

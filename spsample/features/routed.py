@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.comm import Channel, Communicator, Sent, collective
+from spsample.comm import Channel, Communicator, collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
@@ -19,7 +18,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
 from spsample.features.gathering import row_reader
 from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
-from spsample.features.partitioned import id_dtype
+from spsample.features.partitioned import RowExchange, id_dtype
 from spsample.features.slot_map import slot_map_bytes
 from spsample.features.source import FeatureSource
 
@@ -289,37 +288,25 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
         )
 
 
-class PeerRows:
+class PeerRows(RowExchange):
     """Rows that other ranks of a grid keep copies of: one all-to-allv of vertices, and one of rows.
 
     Parameters
     ----------
     grid : ProcessGrid
-        All its ranks exchange, and fail together.
+        All its ranks exchange.
     rows : KeptRows
         The rows of this rank.
     num_rows : int
         Number of all vertices.
-    phase : str
-        What a recorder counts the rows as; requests for them as "`phase` requests".
     """
 
-    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int, phase: str = "copies") -> None:
-        self.grid = grid
-        self.rows = rows
-        self.num_rows = num_rows
-        self.phase = phase
-        self._channel = Channel(grid.comm)
-        self._is_duplicate = False
+    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int) -> None:
+        super().__init__(grid, Channel(grid.comm), "copies")
+        self.rows, self.num_rows = rows, num_rows
 
-    @property
-    def comm(self) -> Communicator:
-        """All ranks of the grid."""
-        return self.grid.comm
-
-    def gathering(self) -> AbstractContextManager[None]:
-        """Around a gather: where one rank fails, all do."""
-        return collective(self.comm, self._channel, call="gather of copies")
+    def _on(self, grid: ProcessGrid) -> PeerRows:
+        return PeerRows(grid, self.rows, self.num_rows)
 
     def read(self, ids: NDArray[Any], holders: NDArray[Any], to: tuple[Any, NDArray[np.int64]]) -> None:
         """Write the rows of vertices, repeats allowed, each from the rank that holds it. Collective.
@@ -340,21 +327,10 @@ class PeerRows:
         by_rank = np.argsort(asked_of, kind="stable")
         counts = np.bincount(asked_of, minlength=self.comm.size)
         wanted = distinct[by_rank].astype(id_dtype(self.num_rows))
-        asked = self._channel.exchange([Sent(wanted, counts)], phase=f"{self.phase} requests")[0]
+        asked = self.requests(wanted, counts)
         sent = np.empty((len(asked.rows), self.rows.reader.dim), self.rows.dtype)
         self.rows.reader.gather(self.rows.slots.find(asked.rows).slots, sent)
-        received = self._channel.exchange([Sent(sent, asked.counts)], phase=self.phase)[0].rows
+        received = self.answers(sent, asked.counts).rows
         place = np.empty(len(distinct), np.int64)
         place[by_rank] = np.arange(len(distinct))
         row_reader(received).gather(place[inverse.reshape(-1)], *to)
-
-    def duplicate(self) -> PeerRows:
-        """These rows over duplicated communicators, for another thread; collective."""
-        twin = PeerRows(self.grid.duplicate(), self.rows, self.num_rows, self.phase)
-        twin._is_duplicate = True
-        return twin
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
-        if self._is_duplicate:
-            self.grid.close()
