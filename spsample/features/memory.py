@@ -182,12 +182,15 @@ class FeatureStore(FeatureSource):
         return state_of_path(os.path.join(folder, array_file(file)))
 
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
+        if not self._mapped:
+            self._reader.gather(ids, out, at)
+            return
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._reader.rows):
             check_ids("ids", ids, self.num_rows)
             _touch(*self._reader.lying(ids))
         self._reader.gather(ids, out, at)
-        self._waited = self._mapped and _major_faults() > faults
+        self._waited = _major_faults() > faults
 
     def __repr__(self) -> str:
         kind = "sparse" if sparse.issparse(self._reader.rows) else "dense"
