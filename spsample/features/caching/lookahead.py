@@ -99,7 +99,7 @@ class Lookahead:
     def __init__(self, scores: ArrayLike, capacity: int) -> None:
         numbers = as_array("scores", scores).reshape(-1)
         if len(numbers) > MOST_ITEMS:
-            raise InputError(argument="scores", numbers=f"{len(numbers)} items", expected=f"at most {MOST_ITEMS}")
+            raise InputError(argument="scores", given=f"{len(numbers)} items", expected=f"at most {MOST_ITEMS}")
         places = require_int("capacity", capacity, minimum=0, maximum=len(numbers))
         memory = np.zeros(lookahead_words(len(numbers), places), np.int32)
         first = highest(numbers, places)
