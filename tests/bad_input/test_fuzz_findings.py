@@ -122,8 +122,8 @@ def test_shuffle_by_small_integer_types():
 # --- features near the trainer ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batches", [3, 0.5, np.array(3), len, None], ids=repr)
-def test_announcements_that_are_no_batches(batches, tmp_path):
+@pytest.mark.parametrize("batches", [3, 0.5, np.array(3), len], ids=repr)
+def test_hints_that_are_no_batches(batches, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
     store = FeatureStore(np.ones((4, 2)))
     with DiskFeatures(tmp_path / "x.npy", 0) as disk:
