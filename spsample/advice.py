@@ -369,7 +369,7 @@ def _checked_choices(
     """Scores and budgets as lists."""
     names = None if scores is None else list(require_iterable("scores", scores, "names of scores"))
     for name in names or ():
-        require_choice("scores", name, tuple(one for one in score_names() if one not in ("trace", "replay")))
+        require_choice("scores", name, tuple(one for one in score_names() if one != "replay"))
     shares = list(require_iterable("budgets", budgets, "shares of the rows"))
     if not shares:
         raise InputError(argument="budgets", given="none", expected="at least one share of the rows")

@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .. import aligraph  # noqa: F401  # registers its score
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs
 from ..traced import Run, counts_of, hottest, scores_of

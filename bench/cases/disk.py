@@ -30,7 +30,7 @@ def budgeted(inputs: Inputs) -> Work:
         with DiskFeatures(trace.path, int(inputs["share"] * trace.path.stat().st_size)) as features:
             for i, ids in enumerate(trace.batches):
                 if inputs["announced"] and i % BULK == 0:
-                    features.announce(trace.batches[i + BULK if i else 0 : i + 2 * BULK])
+                    features.prefetch_hint(trace.batches[i + BULK if i else 0 : i + 2 * BULK])
                 features.gather(ids, out=trace.out[: len(ids)])
             counts = features.counts
         return {"hits": counts.hit_share, "read_bytes": counts.read_bytes, "reads": counts.reads / len(trace.batches)}

@@ -9,6 +9,7 @@ from spsample.comm import Recorder
 from spsample.data import part_dataset, partition_vertices
 from spsample.features import CachedFeatures, FeatureStore, score
 
+from .. import aligraph  # noqa: F401  # registers its score
 from ..case import Case, Plot, Side, Work
 from ..inputs import Inputs
 from ..ours import comm_of, graph_of, sampler_of
@@ -30,8 +31,7 @@ def cache(inputs: Inputs) -> Work:
     inputs = _recorded(inputs)
     placed = _placed(inputs)
     scores = _scores(inputs, placed.seeds)
-    if hasattr(placed.features, "block_vertices"):
-        scores[placed.features.block_vertices()] = 0.0
+    scores[placed.features.block_vertices()] = 0.0
     budget = int(inputs["share"] * inputs.x.nbytes)
     return Epochs(inputs, placed._replace(features=CachedFeatures(placed.features, budget, scores)))
 

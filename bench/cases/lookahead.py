@@ -61,7 +61,7 @@ def _gather(
             apart += time.thread_time() - begin
         begin = time.thread_time()
         if told:
-            cached.announce(told)
+            cached.prefetch_hint(told)
         cached.gather(ids, out=out[: len(ids)])
         seconds += time.thread_time() - begin
     return seconds, apart

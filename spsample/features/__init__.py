@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from spsample.features.aggregated import aggregate_features, aggregated_dim
-from spsample.features.caching.cached import CacheCounts, CachedFeatures
+from spsample.features.caching.cached import CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
+from spsample.features.device import DeviceFeatures
+from spsample.features.disk import DiskCounts, DiskFeatures
+from spsample.features.keeper import CacheCounts
 from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
-from spsample.features.on_device.device import DeviceFeatures
-from spsample.features.on_disk.disk import DiskCounts, DiskFeatures
-from spsample.features.on_ranks.partitioned import PartitionedFeatures
-from spsample.features.on_ranks.partitioned_device import PartitionedDeviceFeatures
-from spsample.features.on_ranks.route_counts import RouteCounts
-from spsample.features.on_ranks.routed import RoutedFeatures
-from spsample.features.protocol import FeatureSource
+from spsample.features.partitioned import PartitionedDeviceFeatures, PartitionedFeatures
+from spsample.features.routed import RouteCounts, RoutedFeatures
 from spsample.features.scores import register_score, score, score_names
+from spsample.features.source import FeatureSource
 
 __all__ = [
     "CacheCounts",

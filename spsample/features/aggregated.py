@@ -12,7 +12,7 @@ from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.units import require_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.memory import FeatureStore
-from spsample.features.protocol import FeatureSource
+from spsample.features.source import FeatureSource
 from spsample.store import Graph
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ class RowFormat(ABC):
 
     @abstractmethod
     def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """What was kept, as float32."""
+        """Rows that were kept, as float32."""
 
 
 class AsStored(RowFormat):
@@ -225,7 +225,7 @@ class Int8(RowFormat):
 
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
-"""What features may be converted to."""
+"""Names of the forms that features may be converted to."""
 
 
 def format_for(dtype: str, largest: NDArray[Any] | None) -> RowFormat:

@@ -16,7 +16,7 @@ from spsample.store.validation import as_id_vector, check_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.features.places import RowPlaces
+    from spsample.features.slot_map import SlotMap
 
 __all__ = ["RowReader", "core_form", "new_rows", "require_destination", "row_reader"]
 
@@ -45,16 +45,17 @@ class RowReader:
         """Numbers of a row."""
         return int(self.rows.shape[1])
 
-    def gather(self, ids: Any, out: Any = None, at: Any = None) -> NDArray[Any]:
+    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
         """Rows `ids`, repeats allowed.
 
         Parameters
         ----------
-        ids : integers, one dimension
+        ids : int32 or int64 array
+            C order.
         out : array (places, dim), optional
             Where rows go, in C order: float32, or of the dtype of `rows`, whose numbers are then not converted. None: a
             new array of float32.
-        at : integers (len(ids),), optional
+        at : int64 array (len(ids),), optional
             The row of `out` for each id, all distinct. None: `out` has one row for each id, in order.
 
         Returns
@@ -64,26 +65,20 @@ class RowReader:
 
         Raises
         ------
-        InputError, DTypeError
-            If ids or places are no integers in one dimension, or out of range, or `out` does not fit.
+        IndexError, InputError
+            If an id is out of range. All else is not checked: see `FeatureSource.gather`.
         """
-        wanted = np.ascontiguousarray(as_id_vector("ids", ids))
-        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.rows.dtype))
-        try:
-            return self._read(wanted, out, places)
-        except IndexError:  # the core's: ids are checked where they are read
-            check_ids("ids", wanted, self.num_rows)
-            raise
+        check_ids("ids", ids, self.num_rows)
+        rows = dense_rows(self.rows, ids)
+        if out is None:
+            return self.form.decode(rows)
+        out[slice(None) if at is None else at] = rows if _as_stored(out, rows) else self.form.decode(rows)
+        return out  # type: ignore[no-any-return]
 
     def gather_kept(
-        self, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+        self, slots: SlotMap, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> NDArray[np.int64]:
-        """Rows of those vertices `ids` that have one here, to `out`, at its rows `at`; both are checked.
-
-        Parameters
-        ----------
-        places : RowPlaces
-            Which vertices have a row, and which it is.
+        """Rows of those vertices `ids` that have one here, to `out`, at its rows `at`.
 
         Returns
         -------
@@ -92,16 +87,16 @@ class RowReader:
 
         Raises
         ------
-        InputError
+        IndexError, InputError
             If an id is out of range.
         """
-        check_ids("ids", ids, places.num_rows)
-        found = places.find(ids)
-        self.gather(found.places, out, found.hits if at is None else at[found.hits])
-        return found.misses
+        check_ids("ids", ids, slots.num_rows)
+        split = slots.find(ids)
+        self.gather(split.slots, out, split.hits if at is None else at[split.hits])
+        return split.misses
 
     def gather_cached(
-        self, rest: RowReader, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+        self, rest: RowReader, slots: SlotMap, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> int:
         """Rows of vertices `ids`: of those that have one here as `gather_kept`, of the others from `rest`.
 
@@ -109,20 +104,15 @@ class RowReader:
         ----------
         rest : RowReader
             The rows of all vertices, of the same dtype and form.
-        places, ids, out, at
+        slots, ids, out, at
             As of `gather_kept`.
 
         Returns
         -------
         int
             How many were read here.
-
-        Raises
-        ------
-        InputError
-            If an id is out of range.
         """
-        misses = self.gather_kept(places, ids, out, at)
+        misses = self.gather_kept(slots, ids, out, at)
         rest.gather(ids[misses], out, misses if at is None else at[misses])
         return len(ids) - len(misses)
 
@@ -134,15 +124,6 @@ class RowReader:
     def lying(self, ids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         """The array that rows `ids`, which are in range, are read from, and their numbers in it."""
         return self.rows, ids
-
-    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
-        """`gather` of checked arguments, but for the range of ids."""
-        check_ids("ids", ids, self.num_rows)
-        rows = dense_rows(self.rows, ids)
-        if out is None:
-            return self.form.decode(rows)
-        out[slice(None) if at is None else at] = rows if _as_stored(out, rows) else self.form.decode(rows)
-        return out  # type: ignore[no-any-return]
 
 
 class _DenseReader(RowReader):
@@ -162,42 +143,34 @@ class _DenseReader(RowReader):
         return self._gathered(ids, "stored", None, None)
 
     def gather_kept(
-        self, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+        self, slots: SlotMap, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> NDArray[np.int64]:
         x, (kind, scale) = np.asarray(self.rows), self._form_in(out)
         read = compiled_core().gather_kept_features
-        try:
-            misses: NDArray[np.int64] = read(
-                x.reshape(-1), x.shape, places.words, places.num_rows, ids, kind, scale, out.reshape(-1), at
-            )
-        except IndexError:  # the core's, as above
-            check_ids("ids", ids, places.num_rows)
-            raise
+        misses: NDArray[np.int64] = read(
+            x.reshape(-1), x.shape, slots.words, slots.num_rows, ids, kind, scale, out.reshape(-1), at
+        )
         return misses
 
     def gather_cached(
-        self, rest: RowReader, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+        self, rest: RowReader, slots: SlotMap, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> int:
         if not isinstance(rest, _DenseReader):
-            return super().gather_cached(rest, places, ids, out, at)
+            return super().gather_cached(rest, slots, ids, out, at)
         kept, every, (kind, scale) = np.asarray(self.rows), np.asarray(rest.rows), self._form_in(out)
         read = compiled_core().gather_cached_features
-        words, n = places.words, places.num_rows
-        try:
-            hits: int = read(
-                kept.reshape(-1), kept.shape, every.reshape(-1), words, n, ids, kind, scale, out.reshape(-1), at
-            )
-        except IndexError:  # the core's, as above
-            check_ids("ids", ids, n)
-            raise
+        words, n = slots.words, slots.num_rows
+        hits: int = read(
+            kept.reshape(-1), kept.shape, every.reshape(-1), words, n, ids, kind, scale, out.reshape(-1), at
+        )
         return hits
 
     def _form_in(self, out: Any) -> tuple[str, NDArray[np.float32] | None]:
-        """What the core calls the form in which numbers go to `out`, and the scale that it needs."""
+        """The core's name of the form in which numbers go to `out`, and the scale that it needs."""
         kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
         return kind, self._scale if kind == "int8" else None
 
-    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
         kind, _ = self._form_in(out)
         made = self._gathered(ids, kind, None if out is None else out.reshape(-1), at)
         return made if out is None else out
@@ -222,9 +195,9 @@ class _ReorderedReader(RowReader):
     def lying(self, ids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         return self.rows.stored, self.rows.rows.take(ids)
 
-    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
         check_ids("ids", ids, self.num_rows)
-        return self._stored._read(self.rows.rows.take(ids), out, at)
+        return self._stored.gather(self.rows.rows.take(ids), out, at)
 
 
 class _SparseReader(RowReader):
@@ -234,9 +207,9 @@ class _SparseReader(RowReader):
         super().__init__(rows, form)
         self._indptr = np.asarray(rows.indptr, dtype=np.int64)
 
-    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
         if out is not None and out.dtype != np.float32:
-            return super()._read(ids, out, at)
+            return super().gather(ids, out, at)
         flat = None if out is None else out.reshape(-1)
         x = self.rows
         made = compiled_core().gather_sparse_features(self._indptr, x.indices, x.data, self.dim, ids, flat, at)
@@ -244,7 +217,7 @@ class _SparseReader(RowReader):
 
 
 def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
-    """What reads these rows fastest: the compiled core, or NumPy where the core or an array's order does not allow it.
+    """The fastest reader of these rows: the compiled core, or NumPy where there is none or an array's order forbids it.
 
     Parameters
     ----------
@@ -256,10 +229,10 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
     Examples
     --------
     >>> reader = row_reader(np.array([[1, 2], [3, 4], [5, 6]], np.float16))
-    >>> reader.gather([2, 0])
+    >>> reader.gather(np.array([2, 0]))
     array([[5., 6.],
            [1., 2.]], dtype=float32)
-    >>> reader.gather([1], out=np.zeros((3, 2), np.float32), at=[2])
+    >>> reader.gather(np.array([1]), out=np.zeros((3, 2), np.float32), at=np.array([2]))
     array([[0., 0.],
            [0., 0.],
            [3., 4.]], dtype=float32)
@@ -284,14 +257,14 @@ _LARGEST_NUMBER = 8
 
 
 def core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
-    """What the core calls a form, and the scale that it needs."""
+    """The core's name of a form, and the scale that it needs."""
     if isinstance(form, Int8):
         return "int8", form.scale
     return ("bfloat16" if isinstance(form, BFloat16) else "number"), None
 
 
 def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:
-    """Whether numbers go to `out` as they are, of a type that is not float32."""
+    """True where numbers go to `out` as they are, of a type that is not float32."""
     return out.dtype == rows.dtype and out.dtype != np.float32
 
 

@@ -18,7 +18,7 @@ __all__ = ["DrawShift", "draw_shift"]
 
 
 class DrawShift(NamedTuple):
-    """What `Biased` changes.
+    """The difference that `Biased` makes.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ def draw_shift(
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     epochs = require_int("epochs", epochs, minimum=1)
     seed, counts = keys.trial_seed(random_seed), []
-    for one in (sampler.sampler, sampler):
-        visits = EpochVisits(graph, ids, one, batch_size, seed)
+    for drawing in (sampler.sampler, sampler):
+        visits = EpochVisits(graph, ids, drawing, batch_size, seed)
         counts.append(visits.count(range(epochs)) / (epochs * max(visits.num_batches, 1)))
     plain, biased = counts
     variation = _row_variation(graph, sampler)

@@ -11,25 +11,26 @@ from scipy import sparse
 
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
+from spsample.features.file_guard import FileState, file_state, state_of_path
 from spsample.features.formats import as_stored_rows
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.watched import FileState, file_state, state_of_path
+from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
 from spsample.store.layout import array_file
-from spsample.store.validation import validate_ids
+from spsample.store.validation import check_ids
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from spsample.distributed import ProcessGrid
-    from spsample.features.on_ranks.partitioned import PartitionedFeatures
+    from spsample.features.partitioned import PartitionedFeatures
 
 __all__ = ["FeatureStore"]
 
 _PAGE_BYTES = 4096
 
 
-class FeatureStore:
+class FeatureStore(FeatureSource):
     """Feature rows of a two-dimensional array or SciPy CSR matrix in memory, or of a store on disk (`open`).
 
     Parameters
@@ -53,11 +54,15 @@ class FeatureStore:
            [1., 2.]], dtype=float32)
     """
 
+    _checks_ids = True
+
     def __init__(self, x: Any) -> None:
         self._reader = row_reader(*as_stored_rows(x))
+        self.num_rows, self.dim = self._reader.num_rows, self._reader.dim
+        self.stored_dtype = np.dtype(np.float32) if self._reader.form.is_coded else self._reader.rows.dtype
         self._mapped = self._waited = False
         self._origin: tuple[str, str] | None = None
-        self._contents: int | None = None
+        self._fingerprint: int | None = None
 
     @overload
     @classmethod
@@ -126,7 +131,7 @@ class FeatureStore:
         >>> folder.cleanup()
         """
         if grid is not None:
-            from spsample.features.on_ranks.partitioned import PartitionedFeatures
+            from spsample.features.partitioned import PartitionedFeatures
 
             return PartitionedFeatures.open(path, grid, name, partition=partition, dtype=dtype)
         if dtype is not None:
@@ -146,48 +151,27 @@ class FeatureStore:
         return FeatureStore.open, self._origin
 
     @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return int(self._reader.rows.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """Number of features per vertex."""
-        return int(self._reader.rows.shape[1])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
-
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """That of the numbers as they are kept; rows go to an ``out`` of it as they are."""
-        dtype: np.dtype[Any] = np.dtype(np.float32) if self._reader.form.is_coded else self._reader.rows.dtype
-        return dtype
-
-    @property
     def rows_in_memory(self) -> RowReader | None:
-        """What reads the rows, for a cache that reads its own in the same pass; None where they are maps of a store.
+        """The reader of all rows, for a cache that reads its own in the same pass; None where they are maps of a store.
 
-        None, too, where they have to be decoded, and of a class that has a `gather` of its own.
+        None, too, where they have to be decoded, and of a class that reads them in its own way.
         """
         is_plain = not self._mapped and not self._reader.form.is_coded
-        return self._reader if is_plain and type(self).gather is FeatureStore.gather else None
+        return self._reader if is_plain and type(self)._read is FeatureStore._read else None
 
-    def contents(self) -> int | None:
+    def fingerprint(self) -> int | None:
         """Return a number that tells the rows from others; None where they are maps, which are not read for it.
 
         Made on first use and kept: the rows must not be changed afterwards.
 
         Examples
         --------
-        >>> FeatureStore(np.eye(2)).contents() == FeatureStore(np.ones((2, 2))).contents()
+        >>> FeatureStore(np.eye(2)).fingerprint() == FeatureStore(np.ones((2, 2))).fingerprint()
         False
         """
-        if self._contents is None and not is_mapped(self._reader.rows):
-            self._contents = contents_of(self._reader.rows)
-        return self._contents
+        if self._fingerprint is None and not is_mapped(self._reader.rows):
+            self._fingerprint = contents_of(self._reader.rows)
+        return self._fingerprint
 
     def file_state(self) -> FileState | None:
         """Return what tells cheaply that the file of the rows was written to; None where they are in memory."""
@@ -197,34 +181,16 @@ class FeatureStore:
         file = f"{name}_data" if sparse.issparse(self._reader.rows) else name
         return state_of_path(os.path.join(folder, array_file(file)))
 
-    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the features of the vertices ``ids``, repeats allowed.
-
-        Parameters
-        ----------
-        ids
-            Vertex ids, integers, one dimension.
-        out : array (places, dim), optional
-            Where rows go: float32, or of the dtype of the features, whose numbers are then not converted; in C order.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
-
-        Returns
-        -------
-        ndarray
-            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit.
-        """
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
+        if not self._mapped:
+            self._reader.gather(ids, out, at)
+            return
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._reader.rows):
-            _touch(*self._reader.lying(validate_ids(ids, self.num_rows, argument="ids")))
-        rows = self._reader.gather(ids, out, at)
-        self._waited = self._mapped and _major_faults() > faults
-        return rows
+            check_ids("ids", ids, self.num_rows)
+            _touch(*self._reader.lying(ids))
+        self._reader.gather(ids, out, at)
+        self._waited = _major_faults() > faults
 
     def __repr__(self) -> str:
         kind = "sparse" if sparse.issparse(self._reader.rows) else "dense"
@@ -234,11 +200,11 @@ class FeatureStore:
 
 
 def _major_faults() -> int:
-    """How often this process has waited for pages from a disk."""
+    """Times that this process has waited for pages from a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
-def _touch(x: NDArray[Any], ids: NDArray[np.int64]) -> None:
+def _touch(x: NDArray[Any], ids: NDArray[Any]) -> None:
     """Read one number of each page of the rows, in the order of the file."""
     step = max(1, _PAGE_BYTES // x.dtype.itemsize)
     x[:, ::step][np.sort(ids)]

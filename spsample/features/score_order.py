@@ -87,6 +87,6 @@ def _sort_runs(
     order: NDArray[np.int64], at: NDArray[np.int64], run: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> None:
     """Sort `order` by score within each `run` of the positions `at`, in place."""
-    found = scores[order[at]]
-    if (found[1:] > found[:-1]).any():
-        order[at] = order[at][np.lexsort((order[at], -found, run))]
+    values = scores[order[at]]
+    if (values[1:] > values[:-1]).any():
+        order[at] = order[at][np.lexsort((order[at], -values, run))]

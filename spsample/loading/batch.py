@@ -13,7 +13,6 @@ from spsample.common.arrays import as_array, is_bfloat16
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.features.formats import refuse_sparse_tensors
-from spsample.features.protocol import source_contents
 from spsample.sampling.adapters import as_tensor
 from spsample.store.base_graph import BaseGraph
 
@@ -117,7 +116,7 @@ class Collate:
     def contents(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
         """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
         labels = None if self.labels is None else self.labels[seeds]
-        return {"features": source_contents(self.features), "labels": labels}
+        return {"features": None if self.features is None else self.features.fingerprint(), "labels": labels}
 
     def y_of(self, vertices: Any) -> Any:
         """Labels of vertices, where the vertices are: on the host, or on a device."""
@@ -175,7 +174,7 @@ def gather_features(features: FeatureSource | None, vertices: Any, rows: RowMemo
     """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None
-    if getattr(features, "on_device", False):
+    if features.device is not None:
         return features.gather(vertices)
     ids = vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
     out = rows(len(ids), features.dim)

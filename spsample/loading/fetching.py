@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
+from spsample.features.device_staging import FetchedRows
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.on_device.fetched import FetchedRows
-from spsample.features.places import places_of
+from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import RowMemory, gather_features
 from spsample.planning.buffers import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
@@ -97,7 +96,7 @@ def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool
     return FeaturesAhead(
         known_bulks=int(looks_ahead),
         use_bytes=USE_BYTES + by_bulk * _ID_BYTES,
-        row_bytes=by_bulk * (row_bytes_of(features) + _ID_BYTES),
+        row_bytes=by_bulk * (features.stored_row_bytes + _ID_BYTES),
         num_vertices=features.num_rows,
     )
 
@@ -108,16 +107,16 @@ def _nothing(ids: NDArray[Any]) -> None:
 
 def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMemory) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
-    places = places_of(vertices, features.num_rows)
-    if getattr(features, "on_device", False):
+    slots = SlotMap(vertices, features.num_rows)
+    if features.device is not None:
         there = FetchedRows(features, vertices)
-        return lambda ids: there.gather(places.find(ids).places)
+        return lambda ids: there.gather(slots.find(ids).slots)
     reader = _rows_on_host(features, vertices)
-    return lambda ids: reader.gather(places.find(ids).places, memory(len(ids), features.dim))
+    return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
 
 
 def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:
-    rows = np.empty((len(vertices), features.dim), stored_dtype(features))
+    rows = np.empty((len(vertices), features.dim), features.stored_dtype)
     features.gather(vertices, rows)
     return row_reader(rows)
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.features.known_future import announce, forget
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
+    from spsample.features import FeatureSource
 
 __all__ = ["NextEpoch", "PrefetchHint", "Start", "known_ahead"]
 
@@ -41,14 +40,14 @@ def known_ahead(bulks: Iterator[Any], hint: PrefetchHint) -> Iterator[Any]:
     first bulk is told of anew where it was kept: another loader may have used the features since.
     """
     features, is_over = hint.features, False
-    forget(features)
+    _hint(features, None)
     try:
         current = next(bulks, None)
         if current is not None:
-            announce(features, hint.calls_of(current))
+            _hint(features, hint.calls_of(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)
-            announce(features, [] if following is None else hint.calls_of(following))
+            _hint(features, [] if following is None else hint.calls_of(following))
             yield current
             current = following
             del following
@@ -57,7 +56,12 @@ def known_ahead(bulks: Iterator[Any], hint: PrefetchHint) -> Iterator[Any]:
         is_over = True
     finally:
         if not is_over:
-            forget(features)
+            _hint(features, None)
+
+
+def _hint(features: FeatureSource | None, calls: list[NDArray[Any]] | None) -> None:
+    if features is not None:
+        features.prefetch_hint(calls)
 
 
 class Start(NamedTuple):

@@ -15,7 +15,6 @@ from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
 from spsample.errors import InputError
 from spsample.features import score
-from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
@@ -208,7 +207,7 @@ class BulkLoader(Loader):
             assignment = assignment_of(ranks.batches, ranks.parts, graph, sampler)
         self._transform = wanted.transform
         self._require_same(wanted.fetch, assignment.identity)
-        is_hinted = self._any_rank(looks_ahead(self.features))
+        is_hinted = self._any_rank(self.features is not None and self.features.looks_ahead)
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
                 *self._workload(wanted.fetch, assignment, is_hinted),
@@ -303,7 +302,8 @@ class BulkLoader(Loader):
     def close(self) -> None:
         """End what a pass on several ranks left behind, and free its communicators; collective, and the last call."""
         self._stages.close()
-        forget(self.features)
+        if self.features is not None:
+            self.features.prefetch_hint(None)
         self._is_closed = True
 
     def batches(

@@ -75,7 +75,7 @@ def aggregate(block: Block, source: Any) -> Tensor:
 
 def _rows_as_they_lie(features: FeatureSource) -> NDArray[np.float32] | None:
     """The rows of a source in memory, where they are float32 in C order; else None."""
-    reader = getattr(features, "rows_in_memory", None)
+    reader = features.rows_in_memory
     rows = None if reader is None else reader.rows
     if type(rows) is not np.ndarray or rows.dtype != np.float32 or not (rows.flags.c_contiguous and rows.flags.aligned):
         return None

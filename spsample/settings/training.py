@@ -68,7 +68,6 @@ CACHE_SCORES = (
     "replay",
     "out-degree",
     "reverse-pagerank",
-    "aligraph",
     "random",
 )
 """Scores that choose cached features; `register_score` adds to what `TrainConfig.cache_score` can be."""

@@ -10,9 +10,7 @@ import numpy as np
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.features import score
-from spsample.features.cache_choice import rows_beside
-from spsample.features.caching.auto_budget import left_beside_loader
-from spsample.features.caching.cached_rows import row_bytes_of
+from spsample.features.budget import left_beside_loader, rows_beside
 from spsample.features.caching.replacement import replacement_named
 from spsample.training.loaders import QUEUE_MEMORY
 from spsample.training.placing import in_front, placed_features, score_options
@@ -79,7 +77,7 @@ def placed_by_role(
     }
     budget, taken, by_what = _budget(features, workload, config)
     left = max(budget - taken, 0) if config.switches else 0
-    map_bytes = replacement_named(config.cache_replacement).map_bytes(features.num_rows, row_bytes_of(features))
+    map_bytes = replacement_named(config.cache_replacement).map_bytes(features.num_rows, features.stored_row_bytes)
     kept = rows_beside(features, left, map_bytes)
     is_chosen = np.array([rows_beside(features, budget, map_bytes) < features.num_rows or 0 < kept < features.num_rows])
     scores: Any = np.zeros(features.num_rows)

@@ -21,7 +21,6 @@ from spsample.features import (
     aggregate_features,
     aggregated_dim,
     draw_shift,
-    score,
 )
 from spsample.reorder import reorder
 from spsample.sampling.workload import Workload
@@ -124,14 +123,14 @@ def test_shuffle_by_small_integer_types():
 # --- features near the trainer ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batches", [3, 0.5, np.array(3), len, None], ids=repr)
-def test_announcements_that_are_no_batches(batches, tmp_path):
+@pytest.mark.parametrize("batches", [3, 0.5, np.array(3), len], ids=repr)
+def test_hints_that_are_no_batches(batches, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
     store = FeatureStore(np.ones((4, 2)))
     with DiskFeatures(tmp_path / "x.npy", 0) as disk:
         for source in (CachedFeatures(store, "1KiB", np.ones(4), replacement="lookahead"), disk):
             with pytest.raises(DTypeError, match=r"batches: got .*; expected ids of each call"):
-                source.announce(batches)
+                source.prefetch_hint(batches)
 
 
 def test_local_batches_of_any_size():
@@ -172,7 +171,7 @@ def test_workloads_that_cannot_be_sampled(change, words):
     ("options", "words"),
     [
         ({"scores": len}, "scores: got "),
-        ({"scores": ["trace"]}, "scores: got 'trace'"),
+        ({"scores": ["replay"]}, "scores: got 'replay'"),
         ({"budgets": 0.5}, "budgets: got 0.5"),
         ({"budgets": []}, "budgets: got none"),
         ({"budget": 0}, "budget: got 0"),
@@ -232,12 +231,6 @@ def test_sizes_that_are_one_number(sizes):
             sampler.with_sizes(sizes)
 
 
-def test_a_trace_that_is_one_number():
-    graph = sp.Graph([0, 1, 2], [1, 0])
-    with pytest.raises(DTypeError, match="trace: got array"):
-        score("trace", graph, [0], sp.GraphSAGE([1]), 1, trace=np.array(3))
-
-
 def test_names_of_sources_that_no_system_takes(tmp_path):
     for source in ("x" * 300 + ".txt", "x" * 300 + ".npy", "x" * 300):
         with pytest.raises((DataError, InputError), match="xxx"):
@@ -282,8 +275,8 @@ def test_sparse_matrices_for_what_is_gone_through(matrix, tmp_path):
     ]
     for source in sources:
         with pytest.raises(DTypeError, match="batches: got a scipy"):
-            source.announce(matrix)
+            source.prefetch_hint(matrix)
         with pytest.raises(DTypeError, match=r"(batches|ids): got a scipy"):
-            source.announce([matrix])
+            source.prefetch_hint([matrix])
     with pytest.raises(DTypeError, match="names: got a scipy"):
         Phases(matrix)

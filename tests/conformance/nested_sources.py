@@ -27,10 +27,9 @@ from spsample.features import (
     PartitionedFeatures,
 )
 from spsample.features.caching.replacement import replacement_named
+from spsample.features.disk import READS_AT_A_TIME
 from spsample.features.formats import DTYPES, format_for
-from spsample.features.known_future import announce, forget
-from spsample.features.on_disk.disk_plan import READS_AT_A_TIME
-from spsample.features.on_ranks.routed import RoutedFeatures
+from spsample.features.routed import RoutedFeatures
 from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
@@ -66,29 +65,28 @@ class Place(NamedTuple):
     rng: np.random.Generator
 
 
-class Own:
-    """A source of a user's own: what the protocol asks for, and no more."""
+class Own(FeatureSource):
+    """A source of a user's own: what the base asks for, and no more."""
 
     def __init__(self, x):
         self.num_rows, self.dim = x.shape
         self.store = FeatureStore(x)
 
-    def gather(self, ids, out=None, at=None):
-        return self.store.gather(ids, out, at)
+    def _read(self, ids, out, at=None):
+        self.store.gather(ids, out, at)
 
 
 class Told(Own):
     """One that is told what comes, and refuses to be told what it is not asked for."""
 
+    looks_ahead = True
+
     def __init__(self, x):
         super().__init__(x)
         self.known = []
 
-    def announce(self, batches):
-        self.known.extend(np.array(ids) for ids in batches)
-
-    def forget(self):
-        self.known.clear()
+    def _hint(self, batches):
+        self.known = [] if batches is None else [*self.known, *map(np.array, batches)]
 
 
 # ---------------------------------------------------------------------------------------------- the innermost sources
@@ -193,7 +191,7 @@ CODED_BASES = {"disk": coded_on_disk, "blocks": in_blocks}
 # ------------------------------------------------------------------------------------------------ what is around them
 
 
-class OnHost:
+class OnHost(FeatureSource):
     """Features of a device as a source on the host, that any nest may be compared with."""
 
     def __init__(self, features, device):
@@ -204,23 +202,16 @@ class OnHost:
     def __reduce__(self):
         return _read_back, (self.features,)
 
-    def gather(self, ids, out=None, at=None):
+    def _read(self, ids, out, at=None):
         """By ids and places on the host, or on the device."""
-        ids = np.asarray(ids)
         place = self.device.to_device if len(ids) % 2 and ids.dtype.kind == "i" else np.asarray
-        at = None if at is None else place(np.asarray(at))
-        if out is None:
-            return self.device.to_host(self.features.gather(place(ids)))
+        at = None if at is None else place(at)
         there = self.device.to_device(out)
         assert self.features.gather(place(ids), there, at) is there
         out[...] = self.device.to_host(there)
-        return out
 
-    def announce(self, batches):
-        self.features.announce(batches)
-
-    def forget(self):
-        self.features.forget()
+    def _hint(self, batches):
+        self.features.prefetch_hint(batches)
 
     @property
     def looks_ahead(self):
@@ -250,7 +241,7 @@ def cached(source: Any, wrapper: Wrapper, place: Place) -> CachedFeatures:
     n, kind = source.num_rows, wrapper.kind
     if comm.rank == 1 and own.random() < 0.3:
         kind = "static"
-    row_bytes = source.dim * np.dtype(getattr(source, "stored_dtype", np.float32)).itemsize
+    row_bytes = source.dim * source.stored_dtype.itemsize
     of_all, of_each = replacement_named(kind).map_bytes(n, row_bytes)
     rows = round(wrapper.share * n * own.choice([1, 1, 0.5]))
     budget = 0 if rows == 0 else of_all + rows * (row_bytes + of_each)
@@ -326,9 +317,9 @@ def agrees(source: Any, plain: FeatureStore, seed: int, comm: Any = None, steps:
         if len(coming) < 2 and own.random() < 0.8:
             coming += told(source, plain.num_rows, own)
         if own.random() < 0.05:  # as a pass that is left, and perhaps begun again
-            forget(source)
+            source.prefetch_hint(None)
             coming = coming if own.random() < 0.5 else []
-            announce(source, coming)
+            source.prefetch_hint(coming)
         elif coming and own.random() < 0.03:  # announced, and never asked for
             coming.pop(0)
         if step == "twin":
@@ -341,7 +332,7 @@ def agrees(source: Any, plain: FeatureStore, seed: int, comm: Any = None, steps:
 def told(source, n, rng):
     """Announce some batches; gives their ids."""
     batches = [ids_of(n, rng) for _ in range(rng.integers(1, 4))]
-    announce(source, batches)
+    source.prefetch_hint(batches)
     return batches
 
 
@@ -355,7 +346,7 @@ def ids_of(n, rng):
 def gathers_the_same(source, plain, ids, rng):
     """Into new memory or into given one, as numbers or as they are stored; the rest of it is left as it was."""
     count = len(ids)
-    dtype = rng.choice([np.dtype(np.float32), np.dtype(getattr(source, "stored_dtype", np.float32))])
+    dtype = rng.choice([np.dtype(np.float32), source.stored_dtype])
     extra = int(rng.integers(1, 4))
     way = rng.integers(4)
     if way == 0:
@@ -387,9 +378,8 @@ def same_bits(mine, its):
 
 def twin_agrees(source, plain, rng, comm):
     """A duplicate gathers the same, and closing it leaves the source as it was; on one rank nests are pickled, too."""
-    duplicate = getattr(source, "duplicate", None)
-    if duplicate is not None:
-        twin = duplicate()
+    twin = source.duplicate()
+    if twin is not source:
         gathers_the_same(twin, plain, ids_of(plain.num_rows, rng), rng)
         twin.close()
     return pickle.loads(pickle.dumps(source)) if comm.size == 1 and is_pickled(source) else source

@@ -18,11 +18,12 @@ from spsample.features import (
     CopyPlan,
     DeviceFeatures,
     DiskFeatures,
+    FeatureSource,
     FeatureStore,
     PartitionedFeatures,
     RoutedFeatures,
 )
-from spsample.features.on_device.staged_rows import StagedRows
+from spsample.features.device_staging import StagedRows
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]
@@ -44,10 +45,9 @@ class Asked(Told):
         self.stored_dtype = x.dtype
         self.asked = []
 
-    def gather(self, ids, out=None, at=None):
-        rows = super().gather(ids, out, at)
-        self.asked.append((np.array(ids), rows.dtype))
-        return rows
+    def _read(self, ids, out, at=None):
+        super()._read(ids, out, at)
+        self.asked.append((np.array(ids), out.dtype))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
@@ -65,7 +65,6 @@ def test_a_budget_for_an_array_holds_its_table(emulated):
     features = DeviceFeatures(numbers(), f"{8 * N + 30 * 4 * DIM}B", WANTED)
     np.testing.assert_array_equal(features.hot_vertices, np.arange(N - 30, N))
     assert features.counts is None
-    assert features.source is None
     assert not features.looks_ahead
 
 
@@ -132,19 +131,19 @@ def test_the_source_is_told_what_it_will_be_asked_for(emulated):
     source.asked.clear()
     batches = [np.random.default_rng(i).integers(0, N, 50) for i in range(3)]
     assert features.looks_ahead
-    features.announce([batches[0], emulated.to_device(batches[1])])
-    features.announce([batches[2]])
+    features.prefetch_hint([batches[0], emulated.to_device(batches[1])])
+    features.prefetch_hint([batches[2]])
     for ids in batches:
         features.gather(emulated.to_device(ids.astype(np.int32)))
     for told, (asked, _) in zip(source.known, source.asked, strict=True):
         np.testing.assert_array_equal(told, asked)
-    features.forget()
+    features.prefetch_hint(None)
     assert source.known == []
     with pytest.raises(InputError, match="batches: got 400"):
-        features.announce([[N]])
+        features.prefetch_hint([[N]])
     other = DeviceFeatures(FeatureStore(numbers()), 0.2, WANTED)
     before = emulated.launches, emulated.waits
-    other.announce(batches)
+    other.prefetch_hint(batches)
     assert (emulated.launches, emulated.waits, other.looks_ahead) == (*before, False)
 
 
@@ -159,7 +158,7 @@ def test_a_loader_tells_a_disk_below_a_cache_below_a_device(emulated, tmp_path):
         with DiskFeatures(tmp_path / "x.npy", "1MiB") as disk:
             features = DeviceFeatures(CachedFeatures(disk, "100KiB", wanted), "50KiB", wanted)
             if not is_told:
-                features.announce = lambda batches: None
+                features.prefetch_hint = lambda batches: None
             loader = sp.BulkLoader(
                 sp.DeviceGraph(graph),
                 np.arange(0, graph.num_nodes, 8),
@@ -210,13 +209,13 @@ def test_it_is_pickled_as_its_recipe(emulated):
         Changing.added = 0
 
 
-class Changing:
+class Changing(FeatureSource):
     """Features that are others later."""
 
     num_rows, dim, added = N, DIM, 0
 
-    def gather(self, ids, out=None, at=None):
-        return FeatureStore(numbers() + self.added).gather(ids, out, at)
+    def _read(self, ids, out, at=None):
+        FeatureStore(numbers() + self.added).gather(ids, out, at)
 
 
 def test_a_file_that_was_written_to_is_refused(emulated, tmp_path):
@@ -250,7 +249,7 @@ def test_what_one_rank_cannot_use_is_refused_on_all(emulated):
             features.gather(ids)
         with pytest.raises((InputError, DTypeError), match="out"):
             features.gather([1], np.zeros((1, DIM), np.float32) if comm.rank == 1 else None)
-        with pytest.raises(InputError, match="DeviceFeatures of a source on several ranks, to be pickled"):
+        with pytest.raises(InputError, match="DeviceFeatures on several ranks, to be pickled"):
             pickle.dumps(features)
         with pytest.raises(InputError, match="hot: got 2"):
             DeviceFeatures(source, 2 if comm.rank else 0.5, WANTED)

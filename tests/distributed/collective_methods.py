@@ -28,7 +28,7 @@ from spsample.sparse.keys import SAMPLING
 ALGORITHMS = (*BY_NAME, "auto", "replicated")
 GRIDS = [(p, c) for p in range(1, 9) for c in divisors(p)]
 LAYOUTS = ("ranges", "parts and hubs")
-SCORES = ("out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank", "aligraph")
+SCORES = ("out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank")
 OPTIONS = {"presc": {"epochs": 2}, "replay": {"epochs": range(2)}}
 NUM_BATCHES = 11
 TIMEOUT = 60

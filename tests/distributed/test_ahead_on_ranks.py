@@ -79,10 +79,10 @@ def test_gathers_announced_or_not_are_those_of_the_store(p, seed, bulk):
         outer = CachedFeatures(inner, BESIDE + 30 * (x[0].nbytes + 25), rng.random(N), replacement="lookahead")
         batches = [rng.choice(N, rng.integers(0, 80), replace=False) for _ in range(4 * bulk)]
         for begin in range(0, len(batches), bulk):
-            outer.announce(batches[begin : begin + bulk])
+            outer.prefetch_hint(batches[begin : begin + bulk])
         for number, ids in enumerate(batches):
             if number == 2 * bulk and comm.rank == 0:
-                outer.forget()
+                outer.prefetch_hint(None)
             np.testing.assert_array_equal(outer.gather(ids), x[ids])
             other = rng.integers(0, N, 10)
             np.testing.assert_array_equal(outer.gather(other), x[other])

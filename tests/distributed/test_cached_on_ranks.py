@@ -17,9 +17,9 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
-from spsample.features.caching import auto_budget
+from spsample.features import budget as budgets
 from spsample.features.caching.replacement import replacement_named
-from spsample.features.places import place_bytes
+from spsample.features.slot_map import slot_map_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 TIMEOUT = 30.0
@@ -29,7 +29,7 @@ def cached_on(comm, x, rows, c=1, seed=0):
     """Caches of other sizes and scores on each rank."""
     source = PartitionedFeatures.of(x, ProcessGrid(comm, c))
     n, dim = x.shape
-    size = rows * dim * 4 + (place_bytes(n) if 0 < rows < n else 0)
+    size = rows * dim * 4 + (slot_map_bytes(n) if 0 < rows < n else 0)
     return CachedFeatures(source, size, np.random.default_rng([seed, comm.rank]).random(n))
 
 
@@ -71,7 +71,7 @@ def test_caches_of_caches():
 
     def body(comm):
         inner = cached_on(comm, x, 20)
-        outer = CachedFeatures(inner, 8 * (1 + 3 * comm.rank) + place_bytes(40), np.arange(40.0))
+        outer = CachedFeatures(inner, 8 * (1 + 3 * comm.rank) + slot_map_bytes(40), np.arange(40.0))
         twin = outer.duplicate()
         assert twin.comm is not outer.comm
         assert twin.gather(np.arange(40)).tolist() == x.tolist()
@@ -161,9 +161,9 @@ def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
         graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
         one = CachedFeatures(x, "auto", graph=graph, **batches)
         np.testing.assert_array_equal(one.gather(np.arange(n)), DATA.x)
-        return auto_budget.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
+        return budgets.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
 
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: 1 << 30)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 1 << 30)
     first, second = run_threads(2, left, TIMEOUT)
     assert first == second
     assert 0.4 * 2**30 < first < 0.5 * 2**30
@@ -176,7 +176,7 @@ def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
         ({"budget": 3}, "budget: got 3 B"),
         ({"score": "degree"}, "score: got 'degree'"),
         ({"score": np.ones(11)}, "score: got length 11"),
-        ({"score": np.ones(len(DATA.x))}, "graph: got it with an array"),
+        ({"score": np.ones(len(DATA.x))}, "graph: got it without the name"),
         ({"score": "inclusion"}, "score: got "),
         ({"seeds": [10**6]}, "seeds: got 1000000"),
         ({"batch_size": None}, "batch_size: got nothing"),
@@ -198,7 +198,7 @@ def test_workloads_of_one_rank_that_are_refused_on_all(mine, words, of):
 
 def test_caches_over_ranks_are_not_pickled():
     def body(comm):
-        with pytest.raises(InputError, match="features: got CachedFeatures of a source on several ranks"):
+        with pytest.raises(InputError, match="features: got CachedFeatures on several ranks"):
             pickle.dumps(cached_on(comm, np.ones((4, 2), np.float32), 4))
 
     run_threads(2, body, TIMEOUT)

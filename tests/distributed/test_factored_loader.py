@@ -628,10 +628,10 @@ def test_samplers_that_train_need_the_features_of_trainers():
 def test_what_is_no_exception_ends_all():
     """A thread that ends otherwise than by an Exception leaves nobody waiting."""
 
-    class Exits:
+    class Exits(sp.features.FeatureSource):
         num_rows, dim = DATA.x.shape
 
-        def gather(self, ids, out=None):
+        def _read(self, ids, out, at=None):
             raise SystemExit(3)
 
     def body(comm):
@@ -736,9 +736,9 @@ def test_features_are_gathered_on_the_stream_of_the_loop(monkeypatch):
     local = streams(monkeypatch)
 
     class Noting(sp.FeatureStore):
-        def gather(self, ids, out=None, at=None):
+        def _read(self, ids, out, at=None):
             found.append(getattr(local, "stream", "default"))
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     found = []
 

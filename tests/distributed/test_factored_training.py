@@ -19,7 +19,7 @@ from spsample.common.units import format_bytes  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
-from spsample.features.caching import auto_budget  # noqa: E402
+from spsample.features import budget as budgets  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer, placing_by_role  # noqa: E402
 from spsample.training.steps import Run  # noqa: E402
 
@@ -177,8 +177,8 @@ def test_a_rank_that_samples_has_a_smaller_cache(switches, left):
 def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypatch):
     """Those that sample leave room for their queue."""
     there, wide = 512 << 10, dataclasses.replace(DATA, x=np.tile(DATA.x, (1, 64)))
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: there)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work, buffers: 0)
+    monkeypatch.setattr(budgets, "available_memory", lambda: there)
+    monkeypatch.setattr(budgets, "needed_by_loader", lambda work, buffers: 0)
     queue = 32 << 10
 
     def body(comm):
@@ -196,8 +196,8 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
 
 
 def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
-    monkeypatch.setattr(auto_budget, "available_memory", lambda: 60)
-    monkeypatch.setattr(auto_budget, "needed_by_loader", lambda work, buffers: 0)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 60)
+    monkeypatch.setattr(budgets, "needed_by_loader", lambda work, buffers: 0)
 
     def body(comm):
         trainer = trainer_of(comm, sampler_ranks=1, cache_budget="auto")
@@ -211,10 +211,10 @@ def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
 def test_a_trial_batch_that_one_rank_cannot_read_is_the_same_error_on_all():
     def body(comm):
         class Torn(sp.FeatureStore):
-            def gather(self, *arguments, **named):
+            def _read(self, *arguments):
                 if comm.rank == 1:
                     raise OSError("disk gone")
-                return super().gather(*arguments, **named)
+                super()._read(*arguments)
 
         with pytest.raises(Exception, match="disk gone") as caught:
             trainer_of(comm, data=dataclasses.replace(DATA, x=Torn(DATA.x)), cache_budget="auto")
@@ -400,7 +400,7 @@ def test_a_callback_that_fails_ends_training_on_all_and_it_goes_on(faulty):
     no_threads_are_left()
 
 
-class BrokenFeatures:
+class BrokenFeatures(sp.features.FeatureSource):
     """Features that one rank cannot read any more."""
 
     num_rows, dim = DATA.x.shape
@@ -408,11 +408,11 @@ class BrokenFeatures:
     def __init__(self, good):
         self._left = good
 
-    def gather(self, ids):
+    def _read(self, ids, out, at=None):
         self._left -= 1
         if self._left < 0:
             raise OSError("the disk is gone")
-        return DATA.x[ids]
+        out[slice(None) if at is None else at] = DATA.x[ids]
 
 
 @pytest.mark.parametrize("settings", [{}, {"staleness": 2}], ids=["in step", "asynchronous"])

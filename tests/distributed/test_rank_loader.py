@@ -13,7 +13,7 @@ from spsample.data import planted
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
-from spsample.features import FeatureStore, PartitionedFeatures
+from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 
 TIMEOUT = 30.0
 SHAPES = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
@@ -229,7 +229,7 @@ def test_the_others_hear_of_a_rank_that_leaves_alone():
     assert_no_threads()
 
 
-class Broken:
+class Broken(FeatureSource):
     """Features that one rank cannot read any more."""
 
     def __init__(self, comm, good):
@@ -237,11 +237,11 @@ class Broken:
 
     num_rows, dim = 500, DATA.x.shape[1]
 
-    def gather(self, ids):
+    def _read(self, ids, out, at=None):
         self._left -= 1
         if self._comm.rank == 2 and self._left < 0:
             raise OSError("the disk is gone")
-        return self._good.gather(ids)
+        self._good.gather(ids, out, at)
 
 
 @pytest.mark.parametrize("good", [0, 1, 3])
@@ -258,7 +258,7 @@ def test_local_features_that_fail_on_one_rank_end_the_pass_on_all(good):
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_partitioned_features_that_fail_on_one_rank_raise_on_all(prefetch, monkeypatch):
-    from spsample.features.on_ranks import partitioned
+    from spsample.features import partitioned
 
     def encoded(self, offsets):
         if self.grid.comm.rank == 1 and threading.current_thread().name != "pytest":

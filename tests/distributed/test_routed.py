@@ -27,8 +27,7 @@ from spsample.features import (
     plan_copies,
 )
 from spsample.features.copies import cost
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.routes import nearest_holders
+from spsample.features.copies.plan import link_costs, nearest_holders
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 KINDS = ("host", "owners", "cached owners")
@@ -231,10 +230,10 @@ def test_what_one_rank_cannot_use_every_rank_refuses(arguments, error, words, ki
 
 def test_a_source_that_fails_on_one_rank_fails_on_all():
     class Broken(FeatureStore):
-        def gather(self, ids, out=None, at=None):
+        def _read(self, ids, out, at=None):
             if 11 in ids:
                 raise DataError(argument="x", given="a torn page", expected="rows")
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     def body(comm):
         grid = ProcessGrid(comm)
@@ -337,7 +336,7 @@ def test_features_of_other_ranks_are_refused():
 
 
 def test_copies_that_do_not_fit_are_refused_on_all(monkeypatch):
-    monkeypatch.setattr("spsample.features.on_ranks.routed.available_memory", lambda: 100)
+    monkeypatch.setattr("spsample.features.routed.available_memory", lambda: 100)
 
     def body(comm):
         plan = CopyPlan.of([[0], np.arange(12)], 12)
@@ -394,25 +393,24 @@ def test_a_cache_in_front_of_routed_features():
 
 def test_a_source_that_knows_the_future_is_told_its_part():
     class Told(FeatureStore):
-        def announce(self, batches):
-            self.told = [ids.tolist() for ids in batches]
+        looks_ahead = True
 
-        def forget(self):
-            self.told = None
+        def _hint(self, batches):
+            self.told = batches and [ids.tolist() for ids in batches]
 
     def body(comm):
         source = Told(X)
         routed = RoutedFeatures(source, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
         assert routed.looks_ahead
-        routed.announce([np.array([0, 2, 9, 4]), np.array([1])])
+        routed.prefetch_hint([np.array([0, 2, 9, 4]), np.array([1])])
         assert routed.looks_ahead
         assert source.told == [[9, 4], []]
         with pytest.raises(InputError, match="batches: got 12"):
-            routed.announce([np.array([12])])
-        routed.forget()
+            routed.prefetch_hint([np.array([12])])
+        routed.prefetch_hint(None)
         assert source.told is None
         untold = RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm))
-        untold.announce([np.array([1])])
+        untold.prefetch_hint([np.array([1])])
         assert not untold.looks_ahead
 
     run_threads(2, body, TIMEOUT)
@@ -430,7 +428,7 @@ def test_closing_a_duplicate_leaves_a_shared_source_open(tmp_path):
             twin.close()
             cached.close()
             assert routed.gather(np.arange(12)).tolist() == X.tolist()
-        disk.forget()
+        disk.prefetch_hint(None)
 
     run_threads(2, body, TIMEOUT)
 

@@ -17,7 +17,7 @@ from spsample.data import planted
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import FeatureStore, PartitionedFeatures
-from spsample.features.on_ranks.partitioned import even_placement
+from spsample.features.partitioned import even_placement
 
 TIMEOUT = 20
 P = 4

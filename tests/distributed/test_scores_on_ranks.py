@@ -19,7 +19,7 @@ def a_graph(kind):
 
 
 OPTIONS = {"replay": {"epochs": range(2)}, "presc": {"epochs": 2}}
-NAMES = ["out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank", "aligraph"]
+NAMES = ["out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank"]
 SAMPLERS = [sp.GraphSAGE([3, 2]), sp.LADIES([9, 9]), sp.FastGCN([9, 9])]
 
 
@@ -47,21 +47,6 @@ def test_equal_on_ranks(name, p, c, kind):
                 np.testing.assert_array_equal(mine, reference)
 
 
-def test_a_trace_is_that_of_all_ranks():
-    graph = a_graph("unweighted")
-    sampler = SAMPLERS[0]
-
-    def body(comm):
-        shared = ReplicatedGraph(graph, comm)
-        bulk = sp.bulk_sample(shared, range(50), sampler, batch_size=8)
-        return score("trace", shared, range(50), sampler, 8, trace=bulk)
-
-    bulk = sp.bulk_sample(graph, range(50), sampler, batch_size=8)
-    expected = score("trace", graph, range(50), sampler, 8, trace=bulk)
-    for found in run_threads(2, body, 30):
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_what_one_rank_gives_wrong_all_refuse():
     graph = a_graph("unweighted")
 
@@ -74,8 +59,6 @@ def test_what_one_rank_gives_wrong_all_refuse():
             score("presc", shared, range(50), SAMPLERS[0], 8 + comm.rank)
         with pytest.raises(InputError, match="options: got something else on rank"):
             score("presc", shared, range(50), SAMPLERS[0], 8, epochs=comm.rank)
-        with pytest.raises(InputError, match=r"trace\[0\]: got 97"):
-            score("trace", shared, range(50), SAMPLERS[0], 8, trace=[[97 * comm.rank]])
         return True
 
     assert run_threads(2, body, 30) == [True, True]

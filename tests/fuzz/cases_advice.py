@@ -23,7 +23,7 @@ def fuzz_cache_report(make, folder):
     options = {"epochs": make.few(lambda: make.choice([1, 2, 0])), "ranks": make.few(lambda: make.integer(0, 4))}
     options |= make.options(
         0.3,
-        scores=lambda: make.choice([["out-degree"], ["presc", "random"], ["trace"], []]),
+        scores=lambda: make.choice([["out-degree"], ["presc", "random"], ["replay"], []]),
         budgets=lambda: make.choice([[0.1], [0.5, 1], [0], [1.5], []]),
         alpha=lambda: make.choice([0.5, 1, 2, 0, float("nan"), 10**400]),
         budget=lambda: make.choice([0.1, 1, 0, -1]),

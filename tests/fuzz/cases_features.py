@@ -43,7 +43,7 @@ def gathered(make, source):
 def fuzz_features(make, folder):
     store = FeatureStore(make.features(VERTICES))
     gathered(make, store)
-    store.dim, store.shape, store.contents(), store.stored_dtype
+    store.dim, store.shape, store.fingerprint(), store.stored_dtype
 
 
 def workload(make):
@@ -75,7 +75,7 @@ def fuzz_cached_features(make, folder):
         source = cached(make, source)
     if make.chance(0.6):
         known = [ids(make) for _ in range(make.integer(0, 3))]
-        source.announce(make.either(lambda: known, 0.1))
+        source.prefetch_hint(make.either(lambda: known, 0.1))
         for one in known:
             source.gather(one)
     gathered(make, source)
@@ -95,7 +95,7 @@ def fuzz_disk_features(make, folder):
         direct=lambda: make.chance(0.5),
     )
     made = DiskFeatures(path, make.either(lambda: make.choice([0, 1, 10**6, "1MiB", 10**400]), 0.1), **options)
-    made.announce(make.either(lambda: [ids(make)], 0.1))
+    made.prefetch_hint(make.either(lambda: [ids(make)], 0.1))
     source = cached(make, made) if make.chance(0.3) else made
     gathered(make, source)
     made.close()

@@ -203,7 +203,7 @@ def cached_on_ranks(make, source):
     replacement = make.either(lambda: make.choice(["static", "lookahead"]), 0.1)
     budget = make.either(lambda: make.choice([0, "1KiB", "2KiB"]), 0.1)
     cached = CachedFeatures(source, budget, make.either(lambda: make.rng.random(9), 0.1), replacement=replacement)
-    cached.announce(make.either(lambda: [make.spoilt(make.rng.integers(0, 9, 5))], 0.1))
+    cached.prefetch_hint(make.either(lambda: [make.spoilt(make.rng.integers(0, 9, 5))], 0.1))
     return cached
 
 

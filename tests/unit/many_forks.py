@@ -48,7 +48,7 @@ def works(folder: Path) -> list[Callable[[], bool]]:
         return bool(np.array_equal(kept.gather(ids), x[ids]))
 
     def gather_ahead() -> bool:
-        ahead.announce([ids])
+        ahead.prefetch_hint([ids])
         return bool(np.array_equal(ahead.gather(ids), x[ids]))
 
     def load() -> bool:

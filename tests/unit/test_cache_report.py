@@ -155,7 +155,7 @@ def test_advice_fits_the_report():
         ({"budgets": [0.0]}, InputError, "budgets"),
         ({"budgets": [float("nan")]}, InputError, "budgets"),
         ({"scores": ["best"]}, InputError, "scores"),
-        ({"scores": ["trace"]}, InputError, "scores"),
+        ({"scores": ["replay"]}, InputError, "scores"),
         ({"budgets": []}, InputError, "budgets"),
         ({"ranks": 0}, InputError, "ranks"),
         ({"ranks": 10_000}, InputError, "ranks"),

@@ -21,15 +21,14 @@ from spsample.features import (
     CachedFeatures,
     FeatureSource,
     FeatureStore,
-    cache_choice,
     gathering,
-    places,
     score,
     score_names,
-    wanted,
+    slot_map,
+    vertex_scores,
 )
-from spsample.features.caching import auto_budget
-from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
+from spsample.features import budget as budgets
+from spsample.features.slot_map import SlotMap, find_slots, slot_map_bytes, slot_words
 from spsample.planning import memory_check
 from spsample.store import StoreWriter
 
@@ -45,19 +44,19 @@ def budget_of(store, rows):
     """Bytes for exactly so many rows, and the map."""
     if rows in (0, store.num_rows):
         return rows * store.dim * store.stored_dtype.itemsize
-    return rows * store.dim * store.stored_dtype.itemsize + place_bytes(store.num_rows)
+    return rows * store.dim * store.stored_dtype.itemsize + slot_map_bytes(store.num_rows)
 
 
-class Plain:
-    """A source of a user's own: what the protocol asks for, and no more."""
+class Plain(FeatureSource):
+    """A source of a user's own: what the base asks for, and no more."""
 
     num_rows, dim = N, DIM
 
     def __init__(self, x):
         self.store = FeatureStore(x)
 
-    def gather(self, ids, out=None, at=None):
-        return self.store.gather(ids, out, at)
+    def _read(self, ids, out, at=None):
+        self.store.gather(ids, out, at)
 
 
 def source_of(kind, x, folder):
@@ -87,8 +86,8 @@ def test_equal_to_the_source_to_the_bit(tmp_path_factory, kind, dtype, shares, c
     source = source_of(kind, features(dtype, seed=seed), tmp_path_factory.mktemp("rows"))
     nested = source
     for rows in shares:
-        stored = getattr(nested, "stored_dtype", np.dtype(np.float32))
-        size = rows * DIM * stored.itemsize + (place_bytes(N) if 0 < rows < N else 0)
+        stored = nested.stored_dtype
+        size = rows * DIM * stored.itemsize + (slot_map_bytes(N) if 0 < rows < N else 0)
         nested = CachedFeatures(nested, size, rng.integers(0, 4, N))
         assert nested.cached_rows == rows
         assert nested.nbytes == size
@@ -109,7 +108,7 @@ def test_rows_are_kept_as_they_are_stored(dtype):
     store = FeatureStore(features(dtype))
     half = CachedFeatures(store, budget_of(store, 30), np.arange(N))
     assert half.stored_dtype == dtype
-    assert half.nbytes == 30 * DIM * np.dtype(dtype).itemsize + place_bytes(N)
+    assert half.nbytes == 30 * DIM * np.dtype(dtype).itemsize + slot_map_bytes(N)
     out = np.zeros((N, DIM), dtype)
     np.testing.assert_array_equal(half.gather(np.arange(N), out), features(dtype))
     np.testing.assert_array_equal(half.gather(np.arange(N)), store.gather(np.arange(N)))
@@ -122,12 +121,12 @@ def test_infinity_minus_zero_and_numbers_that_are_none():
     np.testing.assert_array_equal(rows.view(np.uint32), x.view(np.uint32))
 
 
-def test_a_class_with_a_gather_of_its_own_is_asked(tmp_path):
+def test_a_class_that_reads_in_its_own_way_is_asked(tmp_path):
     class Doubled(FeatureStore):
-        def gather(self, ids, out=None, at=None):
-            rows = super().gather(ids)
+        def _read(self, ids, out, at=None):
+            rows = np.empty((len(ids), self.dim), np.float32)
+            super()._read(ids, rows)
             out[slice(None) if at is None else at] = 2 * rows
-            return out
 
     source = Doubled(features())
     assert (source.rows_in_memory, FeatureStore(features()).rows_in_memory is None) == (None, False)
@@ -140,30 +139,29 @@ def test_a_class_with_a_gather_of_its_own_is_asked(tmp_path):
 @pytest.mark.sanitize
 @settings(deadline=None, max_examples=80)
 @given(n=st.integers(1, 200), share=st.floats(0, 1), count=st.integers(0, 300), seed=st.integers(0, 2**32 - 1))
-def test_places(n, share, count, seed):
+def test_slots(n, share, count, seed):
     """The core's and NumPy's are those of a plain table."""
     rng = np.random.default_rng(seed)
     kept = np.flatnonzero(rng.random(n) < share)
     table = np.full(n, -1)
     table[kept] = np.arange(len(kept))
-    places, ids = RowPlaces(kept, n), rng.integers(0, n, count)
-    for found in (places.find(ids), places.find(ids.astype(np.int32)), find_places(places.words, ids)):
-        np.testing.assert_array_equal(found.hits, np.flatnonzero(table[ids] >= 0))
-        np.testing.assert_array_equal(found.places, table[ids][found.hits])
-        np.testing.assert_array_equal(found.misses, np.flatnonzero(table[ids] < 0))
-    np.testing.assert_array_equal(places.vertices(), kept)
-    assert places.nbytes == place_bytes(n)
+    slots, ids = SlotMap(kept, n), rng.integers(0, n, count)
+    for split in (slots.find(ids), slots.find(ids.astype(np.int32)), find_slots(slot_words(kept, n), ids)):
+        np.testing.assert_array_equal(split.hits, np.flatnonzero(table[ids] >= 0))
+        np.testing.assert_array_equal(split.slots, table[ids][split.hits])
+        np.testing.assert_array_equal(split.misses, np.flatnonzero(table[ids] < 0))
+    np.testing.assert_array_equal(slots.vertices(), kept)
+    assert slots.nbytes == (slot_map_bytes(n) if 0 < len(kept) < n else 0)
 
 
 @pytest.mark.sanitize
-def test_places_of_many_ids():
+def test_slots_of_many_ids():
     """More than a thread takes at a time."""
     rng = np.random.default_rng(0)
     kept = np.flatnonzero(rng.random(100_000) < 0.3)
-    places, ids = RowPlaces(kept, 100_000), rng.integers(0, 100_000, 70_001)
-    for mine, its in zip(places.find(ids), find_places(places.words, ids), strict=True):
+    slots, ids = SlotMap(kept, 100_000), rng.integers(0, 100_000, 70_001)
+    for mine, its in zip(slots.find(ids), find_slots(slots.words, ids), strict=True):
         np.testing.assert_array_equal(mine, its)
-    assert EveryPlace(4).vertices().tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.sanitize
@@ -175,7 +173,7 @@ def test_the_core_reads_no_word_that_is_not_there(ids):
 
 
 def test_without_the_compiled_core(monkeypatch):
-    for module in (places, gathering):
+    for module in (slot_map, gathering):
         monkeypatch.setattr(module, "compiled_core", lambda: None)
     one = CachedFeatures(FeatureStore(features("float16")), "256B", np.arange(N))
     np.testing.assert_array_equal(one.gather(np.arange(N)), features("float16").astype(np.float32), strict=True)
@@ -226,7 +224,7 @@ def test_levels_of_caches():
     inner.reset_counts()
     outer.gather(np.arange(N))
     assert (outer.counts[:2], inner.counts[:2]) == ((10, 60), (30, 30))
-    assert outer.contents() == store.contents()
+    assert outer.fingerprint() == store.fingerprint()
 
 
 @pytest.mark.parametrize(("text", "rows"), [("1KiB", 50), (1024, 50), ("1MiB", N), (0, 0), (N * DIM * 4, N)])
@@ -273,7 +271,7 @@ def workload(**changes):
 
 
 GRAPH = sp.Graph.from_edge_index(np.random.default_rng(5).integers(0, N, (2, 400)), num_nodes=N)
-OPTIONS = {"replay": {"epochs": [0]}, "trace": {"trace": [[1, 2], [2]]}, "posterior": {"epochs": 2, "random_seed": 3}}
+OPTIONS = {"replay": {"epochs": [0]}, "posterior": {"epochs": 2, "random_seed": 3}}
 
 
 @pytest.mark.parametrize("name", score_names())
@@ -306,7 +304,7 @@ def test_what_a_loader_has_is_a_workload():
 
 @pytest.mark.parametrize("rows", [0, N])
 def test_nothing_is_scored_where_no_rows_or_all_are_kept(rows, monkeypatch):
-    monkeypatch.setattr(wanted, "score", None)
+    monkeypatch.setattr(vertex_scores, "score", None)
     store = FeatureStore(features())
     assert CachedFeatures(store, budget_of(store, rows), **workload()).cached_rows == rows
 
@@ -340,7 +338,7 @@ def test_the_budget_that_a_loader_leaves(free, rows, monkeypatch):
     assert loader.plan is not None
     needed = loader.plan.peak(loader.num_batches)
     at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
-    for module in (auto_budget, cache_choice):
+    for module in (budgets,):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand)
     for scores in ((), (np.arange(N),)):
         assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
@@ -371,7 +369,7 @@ def test_an_automatic_cache_leaves_room_for_its_loader(
     assert plan is not None
     at_hand = int(factor * plan.peak(min(64, plan.num_batches)))
     kept: list[CachedFeatures] = []
-    for module in (auto_budget, cache_choice, memory_check):
+    for module in (budgets, memory_check):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand - sum(one.nbytes for one in kept))
     sp.BulkLoader(**batches, features=store, **options)
     kept.append(CachedFeatures(store, "auto", "out-degree", replacement=replacement, **batches))
@@ -381,12 +379,12 @@ def test_an_automatic_cache_leaves_room_for_its_loader(
 
 
 def test_an_option_of_a_score_with_an_array_is_refused():
-    with pytest.raises(InputError, match="epochs: got it with an array of scores"):
+    with pytest.raises(InputError, match="epochs: got it without the name of a score"):
         CachedFeatures(FeatureStore(features()), "auto", np.ones(N), epochs=1, **workload())
 
 
 def test_a_workload_with_an_array_of_scores_is_refused():
-    with pytest.raises(InputError, match="seeds: got it with an array of scores"):
+    with pytest.raises(InputError, match="seeds: got it without the name of a score"):
         CachedFeatures(FeatureStore(features()), 100, np.ones(N), seeds=[1])
 
 
@@ -403,7 +401,7 @@ def test_a_sampler_that_inclusion_does_not_know():
 
 def test_sources_that_are_refused():
     class OnDevice(Plain):
-        on_device = True
+        device = "a GPU"
 
     with pytest.raises(InputError, match="source: got OnDevice, whose rows are on a device"):
         CachedFeatures(OnDevice(features()), 100, np.ones(N))
@@ -412,7 +410,7 @@ def test_sources_that_are_refused():
 
 
 def test_more_than_there_is_memory(monkeypatch):
-    monkeypatch.setattr(cache_choice, "available_memory", lambda: 200)
+    monkeypatch.setattr(budgets, "available_memory", lambda: 200)
     with pytest.raises(CapacityError, match=r"budget: got 400 B, which 360 B of rows would take; .* 200 B"):
         CachedFeatures(FeatureStore(features()), 400, np.ones(N))
     assert CachedFeatures(FeatureStore(features()), 200, np.ones(N)).cached_rows == 8

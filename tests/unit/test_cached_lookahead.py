@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spsample.errors import DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.caching.cached_lookahead import LookaheadRows, rows_ahead
+from spsample.features import CachedFeatures, FeatureSource, FeatureStore
 from spsample.features.caching.lookahead import Lookahead
-from spsample.features.known_future import looks_ahead
+from spsample.features.caching.lookahead_rows import LookaheadRows, rows_ahead
 
 N, DIM = 40, 3
 DTYPES = ("float32", "float16", "float64", "int8", "int64", ">f4")
@@ -32,7 +31,7 @@ def features(dtype):
 
 def budget_of(source, rows):
     """Bytes in which so many rows fit, and what decides."""
-    row = source.dim * np.dtype(getattr(source, "stored_dtype", np.float32)).itemsize
+    row = source.dim * source.stored_dtype.itemsize
     count = next(count for count in range(rows, N) if rows_ahead(N, count, row) >= rows)
     return count * (row + 1) + 16
 
@@ -46,8 +45,10 @@ def ahead_of(source, rows, score):
     return one
 
 
-class Watched:
+class Watched(FeatureSource):
     """A source that looks ahead, and knows whether what it was told came."""
+
+    looks_ahead = True
 
     def __init__(self, x):
         self.store = FeatureStore(x)
@@ -55,19 +56,16 @@ class Watched:
         self.known = []
         self.surprises = self.calls = 0
 
-    def gather(self, ids, out=None, at=None):
+    def _read(self, ids, out, at=None):
         self.calls += 1
         if self.known and np.array_equal(self.known[0], ids):
             self.known.pop(0)
         else:
             self.surprises += 1
-        return self.store.gather(ids, out, at)
+        self.store.gather(ids, out, at)
 
-    def announce(self, batches):
-        self.known.extend(batches)
-
-    def forget(self):
-        self.known = []
+    def _hint(self, batches):
+        self.known = [] if batches is None else [*self.known, *batches]
 
 
 @pytest.fixture
@@ -94,9 +92,9 @@ def test_equal_to_the_source_to_the_bit(dtype, layers, bulk, seed):
     expected = store.gather(np.arange(N))
     batches = [rng.choice(N, rng.integers(0, N), replace=rng.random() < 0.2) for _ in range(4 * bulk)]
     bulks = [batches[i : i + bulk] for i in range(0, len(batches), bulk)]
-    one.announce(bulks[0])
+    one.prefetch_hint(bulks[0])
     for number, now in enumerate(bulks):
-        one.announce(bulks[number + 1] if number + 1 < len(bulks) else [])
+        one.prefetch_hint(bulks[number + 1] if number + 1 < len(bulks) else [])
         for ids in now:
             if rng.random() < 0.2:
                 continue
@@ -104,7 +102,7 @@ def test_equal_to_the_source_to_the_bit(dtype, layers, bulk, seed):
                 other = rng.integers(0, N, 5)
                 np.testing.assert_array_equal(one.gather(other), expected[other])
             if rng.random() < 0.1:
-                one.forget()
+                one.prefetch_hint(None)
             as_kept = rng.random() < 0.3 and x.dtype.isnative
             out, at = np.zeros((N + 60, x.shape[1]), x.dtype if as_kept else np.float32), rng.permutation(N + 60)
             at = at[: len(ids)]
@@ -124,7 +122,7 @@ def test_it_hits_what_the_rule_says(x):
     expected = 0
     for begin in range(0, 30, 5):
         batches_told = batches[: begin + 10] if begin == 0 else batches[begin + 5 : begin + 10]
-        one.announce(batches_told)
+        one.prefetch_hint(batches_told)
         rule.announce(batches_told)
         for ids in batches[begin : begin + 5]:
             one.gather(ids)
@@ -136,7 +134,7 @@ def test_it_hits_what_the_rule_says(x):
 
 def test_calls_that_were_not_announced_change_nothing(x):
     one = ahead_of(FeatureStore(x), 5, np.arange(N)[::-1])
-    one.announce([np.arange(20, 30)])
+    one.prefetch_hint([np.arange(20, 30)])
     for _ in range(3):
         one.gather(np.arange(5))
         one.gather(np.arange(30, 40))
@@ -151,24 +149,24 @@ def test_what_is_known_and_surely_will_not_come_is_forgotten(x, of):
     one = ahead_of(of(x), 6, rng.random(N))
     for _ in range(50):
         calls = [rng.choice(N, 15, replace=False) for _ in range(4)]
-        one.announce(calls)
+        one.prefetch_hint(calls)
         for ids in calls[::-1]:
             np.testing.assert_array_equal(one.gather(ids), x[ids])
     assert one._rows._lookahead.known + len(one._rows._fixed) < 100
-    one.announce([])
+    one.prefetch_hint([])
 
 
 def test_arrays_that_were_announced_may_change(x):
     one, ids = ahead_of(Watched(x), 6, np.arange(N)), np.arange(34, 40)  # kept at first
-    one.announce([ids])
-    one.announce([])
+    one.prefetch_hint([ids])
+    one.prefetch_hint([])
     ids[:] = np.arange(6)
     np.testing.assert_array_equal(one.gather(ids), x[:6])
 
 
 def test_places_that_are_not_distinct_spoil_no_row_that_is_kept(x):
     one = ahead_of(FeatureStore(x), 6, np.arange(N))
-    one.announce([np.arange(6), np.arange(6)])
+    one.prefetch_hint([np.arange(6), np.arange(6)])
     one.gather(np.arange(6), np.zeros_like(x), np.zeros(6, int))
     np.testing.assert_array_equal(one.gather(np.arange(6)), x[:6])
 
@@ -218,10 +216,10 @@ def test_rows_that_are_short_beside_the_map_stay(x):
 
 def batches_told(one, batches, bulk):
     """As a loader announces them."""
-    one.announce(batches[:bulk])
+    one.prefetch_hint(batches[:bulk])
     for number, ids in enumerate(batches):
         if number % bulk == 0:
-            one.announce(batches[number + bulk : number + 2 * bulk])
+            one.prefetch_hint(batches[number + bulk : number + 2 * bulk])
         one.gather(ids)
     return one
 
@@ -305,7 +303,7 @@ def test_bad_announcements_are_refused(x):
     one = ahead_of(FeatureStore(x), 5, np.ones(N))
     for batches in ([[N]], [[-1]], [[0.5]], [[[0]]]):
         with pytest.raises((InputError, DTypeError), match="batches"):
-            one.announce(batches)
+            one.prefetch_hint(batches)
 
 
 @pytest.mark.parametrize("way", ["static", "lookahead"])
@@ -313,12 +311,12 @@ def test_a_source_that_looks_ahead_is_told_what_misses(x, way):
     rng = np.random.default_rng(3)
     source = Watched(x)
     one = CachedFeatures(source, budget_of(source, 6), rng.random(N), replacement=way)
-    assert looks_ahead(one)
+    assert one.looks_ahead
     source.surprises = 0
     batches = [rng.choice(N, 15, replace=False) for _ in range(12)]
-    one.announce(batches[:4])
+    one.prefetch_hint(batches[:4])
     for begin in (0, 4, 8):
-        one.announce(batches[begin + 4 : begin + 8])  # in the end nothing: no more is known
+        one.prefetch_hint(batches[begin + 4 : begin + 8])  # in the end nothing: no more is known
         for ids in batches[begin : begin + 4]:
             np.testing.assert_array_equal(one.gather(ids), x[ids])
     assert source.surprises == 0
@@ -332,9 +330,9 @@ def test_decisions_made_ahead_are_those_made_in_time(x):
     counts = []
     for source in (FeatureStore(x), Watched(x)):
         one = ahead_of(source, 6, scores)
-        one.announce(batches[:4])
+        one.prefetch_hint(batches[:4])
         for begin in (0, 4, 8):
-            one.announce(batches[begin + 4 : begin + 8])
+            one.prefetch_hint(batches[begin + 4 : begin + 8])
             for ids in batches[begin : begin + 4]:
                 one.gather(ids)
         counts.append(one.counts)
@@ -344,13 +342,13 @@ def test_decisions_made_ahead_are_those_made_in_time(x):
 def test_rows_that_were_decided_on_and_never_came_are_not_given(x):
     source = Watched(x)
     one = ahead_of(source, 6, np.arange(N))
-    one.announce([np.arange(6), np.arange(6)])
-    one.announce([])  # fixes both: rows 0 to 5 are to be kept
+    one.prefetch_hint([np.arange(6), np.arange(6)])
+    one.prefetch_hint([])  # fixes both: rows 0 to 5 are to be kept
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
-    one.forget()
+    one.prefetch_hint(None)
     assert source.known == []
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
-    one.announce([np.arange(10)])
+    one.prefetch_hint([np.arange(10)])
     np.testing.assert_array_equal(one.gather(np.arange(10)), x[:10])
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
 
@@ -359,21 +357,21 @@ def test_a_call_that_failed_leaves_no_wrong_row(x):
     class Failing(Watched):
         fails = False
 
-        def gather(self, ids, out=None, at=None):
+        def _read(self, ids, out, at=None):
             if self.fails:
                 raise OSError
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     source = Failing(x)
     one = ahead_of(source, 6, np.arange(N))
-    one.announce([np.arange(6), np.arange(6), np.arange(8)])
+    one.prefetch_hint([np.arange(6), np.arange(6), np.arange(8)])
     source.fails = True
     with pytest.raises(OSError):
         one.gather(np.arange(6))
     source.fails = False
     for ids in (np.arange(6), np.arange(8), np.arange(N)):
         np.testing.assert_array_equal(one.gather(ids), x[ids])
-    one.forget()
+    one.prefetch_hint(None)
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
 
 
@@ -382,14 +380,14 @@ def test_a_later_call_may_be_faster(x):
     entered, go_on = threading.Event(), threading.Event()
 
     class Slow(FeatureStore):
-        def gather(self, ids, out=None, at=None):
+        def _read(self, ids, out, at=None):
             if threading.current_thread().name.startswith("slow"):
                 entered.set()
                 assert go_on.wait(10)
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     one = ahead_of(Slow(x), 2, np.arange(N))
-    one.announce([[0, 1], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]])
+    one.prefetch_hint([[0, 1], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]])
     with ThreadPoolExecutor(1, thread_name_prefix="slow") as pool:
         slow = pool.submit(one.gather, [0, 1])
         assert entered.wait(10)
@@ -406,14 +404,14 @@ def test_many_threads_get_the_rows_of_the_source(x):
     rng = np.random.default_rng(5)
     one = ahead_of(FeatureStore(x), 10, rng.random(N))
     batches = [rng.choice(N, 20, replace=False) for _ in range(200)]
-    one.announce(batches[:120])
+    one.prefetch_hint(batches[:120])
 
     def check(ids):
         return np.array_equal(one.gather(ids), x[ids])
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(check, batches[:100]))
-        one.forget()
+        one.prefetch_hint(None)
         assert all(pool.map(check, batches))
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
 
@@ -422,12 +420,12 @@ def test_many_threads_get_the_rows_of_the_source(x):
 @pytest.mark.parametrize("held", [False, True])
 def test_in_a_process_that_was_forked_while_threads_gathered(x, held):
     one = ahead_of(FeatureStore(x), 6, np.arange(N))
-    one.announce([np.arange(10)])
+    one.prefetch_hint([np.arange(10)])
 
     def child():
         for ids in (np.arange(N), np.arange(10), np.arange(N)):
             np.testing.assert_array_equal(one.gather(ids), x[ids])
-            one.announce([np.arange(10)])
+            one.prefetch_hint([np.arange(10)])
         assert one.counts.hits == (6 if held else 12)
 
     process = multiprocessing.get_context("fork").Process(target=child)
@@ -439,7 +437,7 @@ def test_in_a_process_that_was_forked_while_threads_gathered(x, held):
 
 def test_pickled_as_a_recipe(x):
     one = ahead_of(FeatureStore(x), 6, np.arange(N))
-    one.announce([np.arange(10), np.arange(4), np.arange(4)])
+    one.prefetch_hint([np.arange(10), np.arange(4), np.arange(4)])
     one.gather(np.arange(10))
     again = pickle.loads(pickle.dumps(one))
     assert again.looks_ahead
@@ -448,7 +446,7 @@ def test_pickled_as_a_recipe(x):
         again.reset_counts()
         np.testing.assert_array_equal(again.gather(ids), x[ids])
     assert again.counts.hits == 6
-    again.announce([[39], [39]])
+    again.prefetch_hint([[39], [39]])
     again.gather([39])
     again.reset_counts()
     again.gather([39])
@@ -457,8 +455,8 @@ def test_pickled_as_a_recipe(x):
 
 def test_pickled_while_rows_are_on_their_way(x):
     one = ahead_of(Watched(x), 6, np.arange(N))
-    one.announce([np.arange(6), np.arange(6)])
-    one.announce([])
+    one.prefetch_hint([np.arange(6), np.arange(6)])
+    one.prefetch_hint([])
     assert len(one.cached_vertices) == 0
     again = pickle.loads(pickle.dumps(one))
     assert again.cached_vertices.tolist() == list(range(N - 6, N))

@@ -12,8 +12,7 @@ from hypothesis import given
 from spsample.errors import DTypeError, InputError
 from spsample.features.copies import METHODS, CopyPlan, cost, plan_copies
 from spsample.features.copies.greedy import greedy
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.request import CopyRequest
+from spsample.features.copies.plan import CopyRequest, link_costs
 from spsample.features.score_order import hottest
 from tests.unit.copies_search import least_mean, most_spared
 

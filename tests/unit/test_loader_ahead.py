@@ -26,20 +26,19 @@ class Told(FeatureStore):
         super().__init__(x)
         self.known, self.ahead, self.untold, self.calls = [], [], 0, 0
 
-    def announce(self, batches):
-        self.known.extend(batches)
+    looks_ahead = True
 
-    def forget(self):
-        self.known = []
+    def _hint(self, batches):
+        self.known = [] if batches is None else [*self.known, *batches]
 
-    def gather(self, ids, out=None, at=None):
+    def _read(self, ids, out, at=None):
         self.calls += 1
         if self.known and np.array_equal(self.known[0], ids):
             self.known.pop(0)
         else:
             self.untold += 1
         self.ahead.append(len(self.known))
-        return super().gather(ids, out, at)
+        super()._read(ids, out, at)
 
 
 def loader_of(features, **options):
@@ -196,9 +195,9 @@ def test_each_row_is_fetched_once_a_bulk():
     asked = []
 
     class Counted(FeatureStore):
-        def gather(self, ids, out=None, at=None):
+        def _read(self, ids, out, at=None):
             asked.append(np.array(ids))
-            return super().gather(ids, out, at)
+            super()._read(ids, out, at)
 
     source = Counted(X)
     loader = loader_of(source, fetch="bulk", prefetch=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
 from spsample.features.caching.lookahead import Lookahead, known_bytes, lookahead_bytes
-from spsample.features.caching.lookahead_reference import ReferenceLookahead
 from spsample.features.score_order import highest
+from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")
 
@@ -32,8 +33,9 @@ def traces(draw: Any, most_items: int = 6, most_batches: int = 7) -> tuple[int, 
 
 
 def specified(scores: Any, capacity: int) -> Lookahead:
-    """The same without the compiled core."""
-    with mock.patch("spsample.features.caching.lookahead.compiled_core", return_value=None):
+    """The same by the model."""
+    model = SimpleNamespace(Lookahead=ReferenceLookahead)
+    with mock.patch("spsample.features.caching.lookahead.compiled_core", return_value=model):
         return Lookahead(scores, capacity)
 
 

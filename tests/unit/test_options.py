@@ -181,7 +181,7 @@ def test_choices_are_what_there_is():
     assert there["optimizer"] == set(OPTIMIZERS)
     assert there["schedule"] == set(SCHEDULES)
     built_in = {name for name in score_names() if not name.startswith("own-")}  # pages of the docs register others
-    assert there["cache_score"] == built_in - {"trace"}
+    assert there["cache_score"] == built_in - {"aligraph"}
     assert there["metric"] == {"auto", *METRICS}
     assert there["architecture"] <= set(model_names())
 

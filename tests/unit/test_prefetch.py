@@ -150,10 +150,10 @@ def test_threads_end_with_a_cycle() -> None:
     assert threads() == 0
 
 
-class Failing:
+class Failing(sp.features.FeatureSource):
     num_rows, dim = 600, 2
 
-    def gather(self, ids: Any) -> Any:
+    def _read(self, ids: Any, out: Any, at: Any = None) -> None:
         raise ZeroDivisionError("of the store")
 
 
@@ -161,7 +161,7 @@ class Failing:
 def test_an_error_of_a_thread_is_raised_in_the_loop_with_its_traceback(prefetch: int) -> None:
     with pytest.raises(ZeroDivisionError, match="of the store") as caught:
         next(iter(make(features=Failing(), prefetch=prefetch)))
-    assert "in gather" in "".join(traceback.format_tb(caught.value.__traceback__))
+    assert "in _read" in "".join(traceback.format_tb(caught.value.__traceback__))
     gc.collect()
     assert threads() == 0
 
@@ -170,11 +170,11 @@ def test_the_kernels_use_as_many_threads_as_the_loop_may() -> None:
     seen: list[int] = []
 
     class Counting(Failing):
-        def gather(self, ids: Any) -> Any:
+        def _read(self, ids: Any, out: Any, at: Any = None) -> None:
             from spsample.sparse import get_num_threads
 
             seen.append(get_num_threads())
-            return np.zeros((len(ids), 2), np.float32)
+            out[:] = 0
 
     from spsample.sparse import get_num_threads, set_num_threads
 

@@ -517,7 +517,7 @@ def test_command_computes_scores(store, tmp_path, score):
     [
         (("--score", "fame"), "--score: got 'fame'; expected one of posterior, "),
         (("--score", "none.npy"), "--score: got 'none.npy': No such file"),
-        (("--score", "trace"), "got nothing; expected a value: the score 'trace' needs it"),
+        (("--score", "replay"), "got nothing; expected a value: the score 'replay' needs it"),
         (("--layer-sizes", "3"), "--layer-sizes: got '3' with --sampler graphsage"),
         (("--undo", "--relabel"), "--relabel: got True with --undo"),
         (("--undo", "--score", "presc"), "--score: got presc with --undo"),

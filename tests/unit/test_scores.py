@@ -12,7 +12,7 @@ import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.features import register_score, score, score_names
 from spsample.features.scores import registry
-from spsample.features.scores.posterior import GROUP, shrunk
+from spsample.features.scores.inclusion import GROUP, shrunk
 from spsample.sparse import keys
 
 
@@ -71,17 +71,6 @@ def test_reverse_pagerank(weighted, seeds):
         scores = [(1 - 0.85) / n + 0.85 * one for one in spread]
     found = score("reverse-pagerank", graph, seeds, SAMPLERS[0], 4, weighted=weighted)
     np.testing.assert_allclose(found, scores, rtol=1e-11)
-
-
-def test_aligraph():
-    graph = a_graph(num_edges=90)
-    use, cost = [0] * 60, [0] * 60
-    for v in range(60):
-        for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]].tolist():
-            use[u] += 1
-            cost[v] += 1
-    expected = [a / max(b, 1) for a, b in zip(use, cost, strict=True)]
-    np.testing.assert_array_equal(score("aligraph", graph, [0], SAMPLERS[0], 4), expected)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
@@ -202,17 +191,6 @@ def test_a_trial_is_no_epoch_of_training():
         assert (order != keys.shuffle(60, 0, epoch)).any()
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-def test_trace_of_a_recorded_run(sampler):
-    graph = a_graph()
-    bulk = sp.bulk_sample(graph, range(60), sampler, batch_size=7)
-    expected = np.zeros(60)
-    for minibatch in bulk:
-        expected[minibatch.src_nodes] += 1
-    for trace in (bulk, list(bulk), [mb.src_nodes for mb in bulk], (mb.src_nodes.tolist() * 2 for mb in bulk)):
-        np.testing.assert_array_equal(score("trace", graph, [0], sampler, 7, trace=trace), expected)
-
-
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 20), st.integers(0, 40), st.integers(1, 9), st.integers(0, 2**31))
 def test_visits_are_within_their_number_of_batches(num_nodes, num_edges, batch_size, seed):
@@ -279,9 +257,6 @@ def test_bad_scores_are_refused(values, words, monkeypatch):
         (lambda g, s: score("replay", g, [0], s, 4, epochs=3), "epochs: got 3"),
         (lambda g, s: score("replay", g, [0], s, 4, epochs=[-1]), "epochs: got -1"),
         (lambda g, s: score("replay", g, [0], s, 4, epochs=[0], shuffle=2), "shuffle: got 2"),
-        (lambda g, s: score("trace", g, [0], s, 4), "trace: got nothing"),
-        (lambda g, s: score("trace", g, [0], s, 4, trace=3), "trace: got 3 of type int"),
-        (lambda g, s: score("trace", g, [0], s, 4, trace=[[0], [60]]), r"trace\[1\]: got 60"),
         (lambda g, s: register_score(3, max), "name: got 3"),
         (lambda g, s: register_score("three", 3), "method: got a int"),
     ],

@@ -13,10 +13,9 @@ import numpy as np
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
-from spsample.errors import InputError
-from spsample.features.caching.lookahead_reference import ReferenceLookahead
-from spsample.features.places import FoundPlaces
+from spsample.errors import BackendError, InputError
 from spsample.features.score_order import highest
+from spsample.features.slot_map import HitsAndMisses
 from spsample.store.validation import as_vertex_ids, check_ids
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
 
 
 class Decision(NamedTuple):
-    """What becomes of a batch. Positions are those of its items in the array that was announced.
+    """The decision on a batch. Positions are those of its items in the array that was announced.
 
     Attributes
     ----------
@@ -71,6 +70,8 @@ class Lookahead:
     ------
     InputError, DTypeError
         If an argument is out of range.
+    BackendError
+        If the compiled core is missing.
 
     Notes
     -----
@@ -96,15 +97,15 @@ class Lookahead:
     """
 
     def __init__(self, scores: ArrayLike, capacity: int) -> None:
-        given = as_array("scores", scores).reshape(-1)
-        if len(given) > MOST_ITEMS:
-            raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {MOST_ITEMS}")
-        places = require_int("capacity", capacity, minimum=0, maximum=len(given))
-        memory = np.zeros(lookahead_words(len(given), places), np.int32)
-        first = highest(given, places)
-        memory[: len(given)] = places
-        memory[first[np.argsort(-given[first].astype(np.float64), kind="stable")]] = np.arange(places)
-        self._begin(memory, len(given), places)
+        numbers = as_array("scores", scores).reshape(-1)
+        if len(numbers) > MOST_ITEMS:
+            raise InputError(argument="scores", given=f"{len(numbers)} items", expected=f"at most {MOST_ITEMS}")
+        places = require_int("capacity", capacity, minimum=0, maximum=len(numbers))
+        memory = np.zeros(lookahead_words(len(numbers), places), np.int32)
+        first = highest(numbers, places)
+        memory[: len(numbers)] = places
+        memory[first[np.argsort(-numbers[first].astype(np.float64), kind="stable")]] = np.arange(places)
+        self._begin(memory, len(numbers), places)
 
     @classmethod
     def within(cls, memory: NDArray[np.int32], num_items: int, capacity: int) -> Lookahead:
@@ -123,8 +124,11 @@ class Lookahead:
 
     def _begin(self, memory: NDArray[np.int32], num_items: int, capacity: int) -> None:
         core = compiled_core()
-        made = ReferenceLookahead if core is None else core.Lookahead
-        self._planner: Any = made(memory, num_items, capacity)
+        if core is None:
+            raise BackendError(
+                "Lookahead needs the compiled core, which is missing: build spsample with a C++ compiler."
+            )
+        self._planner: Any = core.Lookahead(memory, num_items, capacity)
         self.num_items, self.capacity = num_items, capacity
 
     @property
@@ -167,13 +171,13 @@ class Lookahead:
         InputError, DTypeError
             If one is no array of items; nothing is announced then.
         """
-        given = list(batches)
-        if not self._planner.announce(given):  # which checks arrays of ids itself, in a fraction of the time
-            checked = [as_vertex_ids("batches", batch, self.num_items) for batch in given]
+        each = list(batches)
+        if not self._planner.announce(each):  # which checks arrays of ids itself, in a fraction of the time
+            checked = [as_vertex_ids("batches", batch, self.num_items) for batch in each]
             self._planner.announce(checked)
 
     def is_next(self, ids: NDArray[Any]) -> bool:
-        """Whether the first batch that is known has these items, in this order."""
+        """True where the first batch that is known has these items, in this order."""
         return bool(self._planner.is_next(ids))
 
     def step(self) -> Decision:
@@ -190,9 +194,9 @@ class Lookahead:
             given, expected = "a step, none announced", "a batch that is announced"
             raise InputError(argument="batches", given=given, expected=expected) from None
 
-    def find(self, ids: NDArray[Any]) -> FoundPlaces:
+    def find(self, ids: NDArray[Any]) -> HitsAndMisses:
         """Split items in those that are held and the others; in any order, repeats allowed. Nothing changes."""
-        return FoundPlaces(*self._planner.find(ids))
+        return HitsAndMisses(*self._planner.find(ids))
 
     def forget(self, emptied: ArrayLike = ()) -> None:
         """Forget all batches that are known: they will not come.

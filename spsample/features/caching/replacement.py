@@ -1,69 +1,251 @@
-"""Ways in which a cache decides which rows it keeps: one for all time, or by what is known of the future."""
+"""Ways in which a cache decides which rows it keeps: one set for all time, or by next use where that pays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from spsample.common.checks import require_choice
-from spsample.features.caching.cached_chosen import ChosenRows, rows_of
-from spsample.features.caching.cached_chosen import map_bytes as chosen_map_bytes
-from spsample.features.caching.cached_lookahead import LookaheadRows
-from spsample.features.caching.cached_rows import CachedRows
-from spsample.features.places import place_bytes
+from spsample.common.contents import contents_of
+from spsample.common.locks import MendedInForks, was_held
+from spsample.common.threads import compiled_core
+from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
+from spsample.features.caching.lookahead_rows import LookaheadRows, by_score, rows_ahead
+from spsample.features.keeper import KeptRows, Targets, read_misses, require_fingerprint
+from spsample.features.slot_map import SlotMap, slot_map_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
-__all__ = ["REPLACEMENTS", "KeptRows", "Replacement", "replacement_named"]
+__all__ = ["REPLACEMENTS", "ChosenRows", "Rows", "replacement_named"]
 
-KeptRows = CachedRows | ChosenRows | LookaheadRows
-"""Rows that a cache keeps."""
+_CLASSES = 256
+"""Of rows, by their scores: a byte for each row tells which are given up first where the map takes their memory."""
+
+_FEWEST_BYTES = 200
+"""Of a row, beside which that byte is small; shorter rows stay."""
+
+_TRIALS = (1, 4, 16)
+"""Hints at which it is tried."""
+
+_USES, _BATCHES = 1 << 19, 8
+"""Of vertices, or batches if they are more, on which it is tried at most."""
+
+_GAIN, _SURE = 0.01, 2.0
+"""Hits that looking ahead has to bring, beyond what the map costs: over uses, and over their root, not by chance."""
+
+_SURELY_UNTOLD = 32
+"""Calls after which no hint will come."""
 
 
-class Replacement(NamedTuple):
-    """One of these ways.
+class ChosenRows(MendedInForks):
+    """Rows of the largest scores; they stay, or are kept by their next use, whichever has more hits in the same memory.
 
-    Attributes
+    At the first hints it is tried on what is known. Where to look ahead pays, the rows of the lowest scores are
+    given up once, and the map lies where they were.
+
+    Parameters
     ----------
-    name : str
-    looks_ahead : bool
-        Whether it goes by announcements.
-    map_bytes : function
-        From the number of vertices and the bytes of a row to the bytes of the map to rows: in all, and beside each row.
-    rows_of : function
-        From a source, vertices, ascending and distinct, and the scores of all vertices to the rows that are kept.
+    rows : KeptRows
+        What is kept at first.
+    order : uint8 array (rows,)
+        The class of each row by its score: the higher, the sooner it is given up.
     """
 
-    name: str
-    looks_ahead: bool
-    map_bytes: Callable[[int, int], tuple[int, int]]
-    rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], KeptRows]
+    def __init__(self, rows: KeptRows, order: NDArray[np.uint8]) -> None:
+        super().__init__()
+        self._rows: KeptRows | LookaheadRows = rows
+        self._order: NDArray[np.uint8] | None = order  # None: it is chosen
+        self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
+        self._known: list[NDArray[Any]] = []  # ids of calls that were told of, and have not come
+        self._hints = self._untold = 0
+        self._moves = False
 
-    def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> KeptRows:
-        """The rows of these vertices, at first; collective where the source is.
+    may_look_ahead = True
 
-        Where all rows are kept, or none, there is nothing to replace, and no scores are needed.
+    @staticmethod
+    def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
+        """Bytes of the map while rows stay: for all vertices, and beside each row that is kept.
+
+        Examples
+        --------
+        >>> ChosenRows.map_bytes(1_000_000, 400), ChosenRows.map_bytes(1_000_000, 8)
+        ((250000, 1), (250000, 0))
         """
-        return CachedRows(source, vertices) if scores is None else self.rows_of(source, vertices, scores)
+        return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+
+    @classmethod
+    def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
+        """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core looks ahead."""
+        rows, count = KeptRows(source, vertices), len(vertices)
+        is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
+        if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
+            return rows
+        order = np.empty(count, np.uint8)
+        order[np.argsort(-scores[vertices].astype(np.float64), kind="stable")] = np.arange(count) * _CLASSES // count
+        return cls(rows, order)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """True where what is known of the future changes which rows are kept, or may do so."""
+        return self._order is not None or self._rows.looks_ahead
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of their numbers."""
+        return self._rows.dtype
+
+    @property
+    def reader(self) -> Any:
+        """Gives rows by place."""
+        return self._rows.reader
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self._rows.row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
+        return self._rows.nbytes + (0 if self._order is None else self._order.nbytes)
+
+    def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
+        """Append the ids of the next calls, and choose where these are the first hints; None: forget them."""
+        with self._lock():
+            rows, order, told = self._rows, self._order, batches
+            if batches is None:
+                self._known = []
+            elif order is not None and isinstance(rows, KeptRows):
+                self._known += [ids.astype(np.int32) for ids in batches]  # whose they are may change them
+                self._hints += bool(batches)
+                if batches and self._hints in _TRIALS and self._choose(rows, order):
+                    if source.looks_ahead:
+                        source._hint(None)  # it knew what would miss with the rows that stay
+                    told, self._known = [ids.astype(np.int64) for ids in self._known], []
+        self._rows.hint(source, told)
+
+    def _choose(self, rows: KeptRows, order: NDArray[np.uint8]) -> bool:
+        """Look ahead from now on, where that pays; gives whether it does."""
+        pays = _pays(self._known, rows.vertices(), order, self._num_ahead)
+        if pays:
+            self._moves = True
+            self._rows = LookaheadRows.in_place_of(rows, order, self._num_ahead)
+            self._moves, self._order = False, None
+        elif self._hints == _TRIALS[-1]:
+            self._order, self._known = None, []
+        return pays
+
+    def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
+        """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
+
+        Collective where the source is.
+        """
+        if self._order is None:
+            return self._rows.serve(source, ids, out, at)
+        with self._lock():
+            rows = self._rows
+            if isinstance(rows, KeptRows):  # and no row moves
+                self._count(ids)
+                misses = rows.slots.gather(rows.reader, ids, out, at)
+        if not isinstance(rows, KeptRows):
+            return rows.serve(source, ids, out, at)
+        read_misses(source, ids, misses, out, at)
+        return len(ids) - len(misses)
+
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows are kept now, ascending."""
+        return self._rows.vertices()
+
+    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices whose rows are kept now, ascending, and these rows, in the same order."""
+        return self._rows.kept()
+
+    def recipe(self) -> tuple[Any, ...]:
+        """From what rows are read again: the vertices, the classes of their rows, and a digest."""
+        with self._lock():
+            rows, order = self._rows, self._order
+            if order is None or not isinstance(rows, KeptRows):
+                return rows.recipe()
+            return ChosenRows.reread, (rows.vertices(), order, contents_of(rows.reader.rows))
+
+    @classmethod
+    def reread(
+        cls, source: FeatureSource, vertices: NDArray[np.int64], order: NDArray[np.uint8], fingerprint: int
+    ) -> ChosenRows:
+        """Read rows again.
+
+        Raises
+        ------
+        DataError
+            If they have changed.
+        """
+        rows = KeptRows(source, vertices)
+        require_fingerprint(source, rows.reader.rows, fingerprint)
+        return cls(rows, order)
+
+    def _renew(self) -> None:
+        """In a forked process nothing is known; where rows were on their way, none is kept."""
+        self._known = []
+        if was_held(self._changing) and self._moves and isinstance(self._rows, KeptRows):
+            self._rows.slots, self._order = SlotMap(np.empty(0, np.int64), self._rows.num_vertices), None
+
+    def _count(self, ids: NDArray[Any]) -> None:
+        """A call came, the next one that is known or another."""
+        if self._known and np.array_equal(self._known[0], ids):
+            self._known.pop(0)
+        self._untold += not self._hints
+        if self._untold == _SURELY_UNTOLD:
+            self._untold += 1
+            warnings.warn(
+                "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
+                "A BulkLoader that gathers from the cache tells it of them.",
+                UserWarning,
+                stacklevel=5,
+            )
 
 
-REPLACEMENTS = {
-    way.name: way
-    for way in (
-        Replacement(
-            "static", False, lambda n, _: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)
-        ),
-        Replacement("lookahead", True, chosen_map_bytes, rows_of),
-    )
-}
+def _pays(
+    batches: Sequence[NDArray[Any]], vertices: NDArray[np.int64], order: NDArray[np.uint8], capacity: int
+) -> bool:
+    """True where looking ahead with fewer rows brings more hits than rows of these vertices that stay.
+
+    Hits are counted on the first half of the batches, so that as much is known beyond each of them.
+    """
+    ends = np.cumsum([len(ids) for ids in batches])
+    count = max(int(np.searchsorted(ends, _USES)), _BATCHES)
+    batches = list(batches[:count])
+    seen, index = np.unique(np.concatenate(batches), return_inverse=True)
+    tried = batches[: -(-count // 2)]
+    uses = sum(map(len, tried))
+    at = np.minimum(np.searchsorted(vertices, seen), len(vertices) - 1)
+    stays = vertices[at] == seen
+    static = int(np.count_nonzero(stays[index[:uses]]))
+    is_first = np.zeros(len(vertices), np.bool_)
+    is_first[by_score(order)[:capacity]] = True
+    is_first = stays & is_first[at]
+    places = min(capacity, len(seen))
+    others = np.ones(places - np.count_nonzero(is_first))  # rows that no batch needs
+    scores = np.concatenate([np.where(is_first, 2.0 + _CLASSES - order[at], 0.0), others])
+    rule = Lookahead(scores, places)
+    rule.announce(np.split(index, ends[: len(batches) - 1]))
+    gained = sum(len(rule.step().hits) for _ in tried) - static
+    return bool(gained > _GAIN * uses + _SURE * uses**0.5)
 
 
-def replacement_named(name: Any) -> Replacement:
-    """The way of that name.
+Rows = KeptRows | ChosenRows | LookaheadRows
+"""Rows that a cache keeps."""
+
+REPLACEMENTS: dict[str, type[KeptRows | ChosenRows]] = {"static": KeptRows, "lookahead": ChosenRows}
+
+
+def replacement_named(name: Any) -> type[KeptRows | ChosenRows]:
+    """The way of that name: the class of rows that a cache keeps at first.
 
     Raises
     ------

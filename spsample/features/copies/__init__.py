@@ -6,9 +6,7 @@ whoever made it.
 
 from __future__ import annotations
 
-from spsample.features.copies.cost import CopyCost, cost
-from spsample.features.copies.methods import METHODS
-from spsample.features.copies.plan import CopyPlan
-from spsample.features.copies.planner import plan_copies
+from spsample.features.copies.methods import METHODS, plan_copies
+from spsample.features.copies.plan import CopyCost, CopyPlan, cost
 
 __all__ = ["METHODS", "CopyCost", "CopyPlan", "cost", "plan_copies"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.request import CopyRequest
+from spsample.features.copies.plan import CopyRequest, link_costs
 from spsample.features.score_order import hottest
 
 __all__ = ["greedy"]
@@ -38,7 +37,7 @@ def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
 
 
 class _Search:
-    """What devices pay for the row of each vertex, and the room they have, as copies are taken."""
+    """The price of the row of each vertex for each device, and the room that devices have, as copies are taken."""
 
     def __init__(self, request: CopyRequest) -> None:
         n = request.devices
@@ -54,9 +53,9 @@ class _Search:
         best = np.concatenate([self._most_spared(part) for part in _slices(len(self._paid[0]))])
         possible = np.flatnonzero(best >= 0)
         looked_at = possible[hottest(best[possible], int(self.room.sum()))]
-        found = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
-        spared = np.concatenate([part[0] for part in found], axis=1)
-        device = np.concatenate([part[1] for part in found], axis=1)
+        copies = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
+        spared = np.concatenate([part[0] for part in copies], axis=1)
+        device = np.concatenate([part[1] for part in copies], axis=1)
         order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
         order = order[spared.ravel()[order] >= 0]
         taken = order[: self._first_full(device.ravel()[order])]

@@ -1,4 +1,4 @@
-"""Sums over the columns of A that are equal to the bit on any threads and ranks: in fixed point."""
+"""Sums over the columns of A that are equal to the bit on any threads and ranks, and the scores that are such sums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,23 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, Matrix
+from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
+from spsample.sampling import Sampler
+from spsample.sampling.sampler import require_bool
+from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Rows", "column_counts", "column_sums", "column_sums_of_entries", "row_counts"]
+__all__ = [
+    "Rows",
+    "column_counts",
+    "column_sums",
+    "column_sums_of_entries",
+    "out_degree",
+    "random_order",
+    "reverse_pagerank",
+    "row_counts",
+]
 
 PHASE = "scores"
 
@@ -53,7 +66,7 @@ class Rows(NamedTuple):
 
 
 Addends = Callable[[Rows], NDArray[np.float64]]
-"""What rows of A add: a number for each of them, or for each of their entries."""
+"""A function of rows of A that gives what they add: a number for each of them, or for each of their entries."""
 
 
 def column_counts(graph: BaseGraph) -> Int64Array:
@@ -179,7 +192,7 @@ def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: In
 
 
 def _may_pay_as_symmetric(rows: Rows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
-    """Whether these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
+    """True where these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
 
     Where A is symmetric its rows are its columns: the core then reads numbers rather than to write sums. It finds out.
     """
@@ -219,3 +232,98 @@ def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[Rows]:
         indptr = A.indptr[first : end + 1]
         yield Rows(vertices, indptr - begin if begin else indptr, A.indices[begin:stop], weights, A.row_normalized)
         first = end
+
+
+def out_degree(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int) -> NDArray[np.float64]:
+    """(n,) out-degrees, parallel edges each: blind to seeds and sampler.
+
+    References
+    ----------
+    Lin, Li, Miao, Liu, Xu, "PaGraph: scaling GNN training on large graphs via computation-aware caching", SoCC 2020.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+    >>> sp.features.score("out-degree", graph, [0], sp.GraphSAGE([2]), batch_size=1)
+    array([1., 1., 2.])
+    """
+    return column_counts(graph).astype(np.float64)
+
+
+def reverse_pagerank(
+    graph: BaseGraph,
+    seeds: Int64Array,
+    sampler: Sampler,
+    batch_size: int,
+    *,
+    weighted: bool = True,
+    damping: float = 0.85,
+    iterations: int = 5,
+) -> NDArray[np.float64]:
+    """(n,) scores after some iterations of score(u) <- (1 - f) / n + f sum over targets v of u of score(v) / d(v).
+
+    f is the damping, d(v) the number of entries of row v, and v is a target of u once for each entry (v, u). Sampler
+    and batch size are of no account.
+
+    Parameters
+    ----------
+    graph, seeds, sampler, batch_size
+        As of `score`.
+    weighted : bool
+        Scores begin at 1 / n. Weighted, they begin at 1 / |seeds| at the seeds, which is n / |seeds| times that.
+    damping : float
+        From 0 to 1.
+    iterations : int
+        A few: the weights of the beginning are to be felt.
+
+    References
+    ----------
+    Min, Wu, Hidayetoglu, Xiong, Song, Hwu, "Graph neural network training and data tiering", KDD 2022.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+    >>> options = {"iterations": 1, "weighted": False}
+    >>> sp.features.score("reverse-pagerank", graph, [0], sp.GraphSAGE([2]), batch_size=1, **options).round(4)
+    array([0.3333, 0.1917, 0.475 ])
+    """
+    require_bool("weighted", weighted)
+    damping = require_number("damping", damping, lambda x: 0 <= x <= 1, "a number from 0 to 1")
+    iterations = require_int("iterations", iterations, minimum=0)
+    n = graph.num_nodes
+    scores = np.full(n, 1.0 / n)
+    if weighted and len(seeds):
+        distinct = np.unique(seeds)
+        scores[distinct] = 1.0 / len(distinct)
+    for _ in range(iterations):
+        scores = (1.0 - damping) / n + damping * _passed_on(graph, scores)
+    return scores
+
+
+def _passed_on(graph: BaseGraph, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) what each vertex gets from its targets, of which each spreads its score evenly over its sources."""
+
+    def shares(rows: Rows) -> NDArray[np.float64]:
+        return scores[rows.vertices] / np.maximum(rows.degrees, 1)
+
+    return column_sums(graph, shares, float(scores.max()))
+
+
+def random_order(
+    graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int, *, random_seed: int = 0
+) -> NDArray[np.float64]:
+    """(n,) the numbers 0, 1 / n, ..., (n - 1) / n in an order that depends on `random_seed` only.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> scores = sp.features.score("random", sp.Graph([0] * 5, []), [0], sp.GraphSAGE([2]), batch_size=1, random_seed=7)
+    >>> sorted(scores.tolist())
+    [0.0, 0.25, 0.5, 0.75]
+    """
+    n = graph.num_nodes
+    scores = np.empty(n)
+    scores[keys.shuffle(n, keys.trial_seed(random_seed))] = np.arange(n) / max(n, 1)
+    return scores

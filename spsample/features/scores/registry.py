@@ -15,15 +15,9 @@ from spsample.comm.objects import require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.scores.aligraph import aligraph
-from spsample.features.scores.inclusion import inclusion, states_proportion
-from spsample.features.scores.out_degree import out_degree
-from spsample.features.scores.posterior import posterior
-from spsample.features.scores.presc import presc
-from spsample.features.scores.random_order import random_order
-from spsample.features.scores.replay import replay
-from spsample.features.scores.reverse_pagerank import reverse_pagerank
-from spsample.features.scores.trace import count_trace
+from spsample.features.scores.column_sums import out_degree, random_order, reverse_pagerank
+from spsample.features.scores.inclusion import inclusion, posterior, states_proportion
+from spsample.features.scores.visits import presc, replay
 from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph
@@ -38,10 +32,8 @@ _METHODS: dict[str, Method] = {
     "inclusion": inclusion,
     "presc": presc,
     "replay": replay,
-    "trace": count_trace,
     "out-degree": out_degree,
     "reverse-pagerank": reverse_pagerank,
-    "aligraph": aligraph,
     "random": random_order,
 }
 
@@ -183,14 +175,18 @@ def _require_options(name: str, method: Method, options: dict[str, Any]) -> None
         parameters = inspect.signature(method).parameters.values()
     except ValueError:  # of a compiled function that does not say
         return
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     unknown = [option for option in options if option not in known]
     if unknown:
         expected = f"an option of the score {name!r}: {', '.join(known) or 'it has none'}"
         raise InputError(argument=unknown[0], given="a value", expected=expected)
-    needed = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    needed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
     missing = [option for option in needed if option not in options]
     if missing:
         raise InputError(argument=missing[0], given="nothing", expected=f"a value: the score {name!r} needs it")

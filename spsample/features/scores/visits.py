@@ -1,4 +1,4 @@
-"""How often the batches of epochs visit each vertex: they are sampled, counted and thrown away."""
+"""Scores by visits: batches of epochs are sampled, counted and thrown away."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
-from spsample.common.checks import require_int
+from spsample.common.checks import require_int, require_type
 from spsample.common.threads import compiled_core
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import require_word
@@ -17,7 +18,7 @@ from spsample.sampling.workload import sample_batches
 from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["EpochVisits", "add_visits", "trial_visits"]
+__all__ = ["EpochVisits", "add_visits", "presc", "replay", "trial_visits"]
 
 PHASE = "scores"
 
@@ -129,3 +130,60 @@ def add_visits(counts: Int64Array, batches: Sequence[Int64Array]) -> None:
             counts[ids] += 1
         else:
             core.add_rows(np.array([0, len(ids)]), np.ascontiguousarray(ids), np.ones(1), 1.0, counts)
+
+
+def presc(
+    graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int, *, epochs: int = 3, random_seed: int = 0
+) -> NDArray[np.float64]:
+    """(n,) batches of `epochs` trial epochs that need a vertex, for any sampler.
+
+    The trial has random numbers of its own: none of its epochs is one of training with `random_seed`.
+
+    References
+    ----------
+    Yang, Tang, Song, Wang, Yin, Chen, Yu, Zhou, "GNNLab: a factored system for sample-based GNN training over GPUs",
+    EuroSys 2022: pre-sampling.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+    >>> sp.features.score("presc", graph, [0, 1, 2], sp.GraphSAGE([-1]), batch_size=1, epochs=2)
+    array([4., 4., 6.])
+    """
+    counts, _ = trial_visits(graph, seeds, sampler, batch_size, epochs, random_seed)
+    return counts.astype(np.float64)
+
+
+def replay(
+    graph: BaseGraph,
+    seeds: Int64Array,
+    sampler: Sampler,
+    batch_size: int,
+    *,
+    epochs: Sequence[int],
+    random_seed: int = 0,
+    shuffle: bool = True,
+    drop_last: bool = False,
+) -> NDArray[np.float64]:
+    """(n,) batches of the epochs of a `BulkLoader` that need a vertex, for any sampler: exact, no forecast.
+
+    Parameters
+    ----------
+    graph, seeds, sampler, batch_size, random_seed, shuffle, drop_last
+        Those of the loader.
+    epochs : sequence of int
+        Numbers of the epochs, such as ``range(10)``. They are sampled with their own keys, counted and thrown away.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:8,4").graph
+    >>> loader = sp.BulkLoader(graph, range(64), sp.GraphSAGE([3, 3]), batch_size=16, shuffle=True)
+    >>> scores = sp.features.score("replay", graph, range(64), loader.sampler, batch_size=16, epochs=[0])
+    >>> int(scores.sum()) == sum(len(batch.src_nodes) for batch in loader)
+    True
+    """
+    require_type("epochs", epochs, (Sequence, np.ndarray), "numbers of epochs, such as range(10)")
+    visits = EpochVisits(graph, seeds, sampler, batch_size, random_seed, shuffle, drop_last)
+    return visits.count(list(epochs)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""`DiskFeatures`: rows that stay on a disk, but for those that are wanted soonest."""
+"""`DiskFeatures`: rows that stay on a disk, but for those that are wanted soonest; and the plan of its budget."""
 
 from __future__ import annotations
 
@@ -9,31 +9,150 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.common.checks import require_int, require_iterable, require_type
+from spsample.common.checks import require_int, require_type
 from spsample.common.locks import renewed
+from spsample.common.memory import available_memory
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
-from spsample.errors import BackendError, DataError, InputError
-from spsample.features.cache_choice import budget_bytes
+from spsample.errors import BackendError, CapacityError, DataError, InputError
+from spsample.features.array_files import ArrayFile, array_file_of
+from spsample.features.budget import budget_bytes
+from spsample.features.file_guard import FileState, state_of_path
 from spsample.features.formats import AsStored, RowFormat
-from spsample.features.gathering import core_form, new_rows, require_destination
-from spsample.features.on_disk.array_files import ArrayFile, array_file_of
-from spsample.features.on_disk.disk_plan import DiskPlan, disk_plan
-from spsample.features.watched import FileState, state_of_path
-from spsample.store.validation import as_vertex_ids
+from spsample.features.gathering import core_form
+from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
-__all__ = ["DiskCounts", "DiskFeatures"]
+__all__ = ["BLOCK_BYTES", "DiskCounts", "DiskFeatures", "DiskPlan", "disk_plan"]
+
+BLOCK_BYTES = 4096
+"""Reads begin and end with a block of so many bytes."""
+
+READS_AT_A_TIME = 32
+_PAGE_BYTES = 512  # below which rows share a page
+_MOST_SHIFT = 20
+_BYTES_PER_PAGE = 2  # six sets of 1 bit, three of them with places, and a count of 1 byte
+_BYTES_PER_FRAME = 8  # beside the page: two numbers that lead to it
+_STACK_BYTES = 16 << 10
+_LARGEST_READ = 256 << 10
+_BUFFER_PART = 64  # of the budget, for buffers of larger reads than a page needs
+_MOST_BUFFER_PART = 16
+_SET_PART = 8  # of the budget, for what each page of the file takes: pages are made larger instead
+_KNOWN_PART = 16
+_MOST_KNOWN = 32
+
+
+class DiskPlan(NamedTuple):
+    """How a budget is spent.
+
+    Attributes
+    ----------
+    shift : int
+        A page is 2^shift rows.
+    frames : int
+        Pages that are kept.
+    readers : int
+        Reads at a time.
+    buffer_blocks : int
+        Blocks of the largest read.
+    known_batches : int
+        Batches that are known, whose pages are remembered.
+    nbytes : int
+        Memory of all of it.
+    """
+
+    shift: int
+    frames: int
+    readers: int
+    buffer_blocks: int
+    known_batches: int
+    nbytes: int
+
+
+def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
+    """How `budget` bytes are spent on rows of a file; with a budget of 0 on nothing but reading them.
+
+    Parameters
+    ----------
+    budget, num_rows, row_bytes : int
+    page_rows : int, optional
+        Rows of a page, a power of two. By default as many as fit in 512 bytes, at least one; more where the budget is
+        too small for what each page of the file takes.
+    map_bytes : int, optional
+        What leads from vertices to rows, where these lie in another order; part of the budget, if that is not 0.
+
+    Raises
+    ------
+    InputError
+        If the budget is above 0, and not enough for one page and what is needed beside it.
+    CapacityError
+        If so much memory is not available.
+
+    Examples
+    --------
+    >>> plan = disk_plan(64 << 20, num_rows=500_000, row_bytes=512)
+    >>> 1 << plan.shift, plan.frames, plan.known_batches, plan.nbytes <= 64 << 20
+    (1, 120261, 32, True)
+    """
+    plan = _plan(budget, num_rows, row_bytes, page_rows, map_bytes)
+    if budget > 0 and plan.frames < 1:
+        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows, map_bytes))}, which is enough"
+        raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
+    free = available_memory()
+    if plan.nbytes > free:
+        expected = f"at most the {format_bytes(free)} that are available"
+        raise CapacityError(argument="budget", given=f"{format_bytes(budget)}", expected=expected)
+    return plan
+
+
+def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> DiskPlan:
+    """The plan; with fewer than one frame where the budget is too small."""
+    shift = _shift(budget, num_rows, row_bytes) if page_rows is None else page_rows.bit_length() - 1
+    page_bytes, num_pages = row_bytes << shift, -(-num_rows >> shift)
+    readers, blocks = _buffers(budget, page_bytes)
+    beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
+    set_bytes = 8 * -(-num_pages // 64)
+    known = 0 if budget == 0 else max(1, min(_MOST_KNOWN, budget // _KNOWN_PART // set_bytes))
+    frame_bytes = page_bytes + _BYTES_PER_FRAME
+    frames = 0 if budget == 0 else (budget - beside - known * set_bytes) // frame_bytes
+    frames = min(frames, num_pages)
+    nbytes = frames * frame_bytes + beside + known * set_bytes
+    return DiskPlan(shift, frames, readers, blocks, known, nbytes)
+
+
+def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> int:
+    """A budget that is not too small: the first power of two."""
+    size = 1 << budget.bit_length()
+    while _plan(size, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
+        size *= 2
+    return size
+
+
+def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
+    shift = max(_PAGE_BYTES // row_bytes, 1).bit_length() - 1
+    while budget and shift < _MOST_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
+        shift += 1
+    return shift
+
+
+def _buffers(budget: int, page_bytes: int) -> tuple[int, int]:
+    """Reads at a time, and blocks of each: a page may lie on two blocks more than it is long."""
+    least = -(-(page_bytes + 2 * BLOCK_BYTES - 2) // BLOCK_BYTES)
+    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _LARGEST_READ) // BLOCK_BYTES
+    blocks = max(least, wanted)
+    fitting = budget // _MOST_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
+    return max(1, min(READS_AT_A_TIME, fitting if budget else READS_AT_A_TIME)), blocks
+
 
 _LARGEST_PAGE = 1 << 20
 
 
 class DiskCounts(NamedTuple):
-    """What `DiskFeatures` has gathered, and what it has read for that.
+    """Rows that `DiskFeatures` has gathered, and reads for them.
 
     Attributes
     ----------
@@ -59,13 +178,13 @@ class DiskCounts(NamedTuple):
         return self.hits / max(self.hits + self.misses, 1)
 
 
-class DiskFeatures:
+class DiskFeatures(FeatureSource):
     """Feature rows in a file on a disk, of which a budget of memory holds those that are wanted soonest.
 
     Use it where features are larger than memory. `gather` finds which rows are not in memory and reads them in the
     order of the file, 32 reads at a time, past the system's cache of pages: beside the budget no memory is taken. What
     is read and wanted again soon is kept in place of what is wanted later. What a batch will want is known where the
-    loader announces it (`announce`); beyond that, and without, rows that were wanted most often stay.
+    loader tells of it (`prefetch_hint`); beyond that, and without, rows that were wanted most often stay.
 
     Parameters
     ----------
@@ -123,7 +242,7 @@ class DiskFeatures:
     >>> folder = tempfile.TemporaryDirectory()
     >>> np.save(f"{folder.name}/x.npy", np.arange(200_000, dtype=np.float32).reshape(-1, 4))
     >>> with DiskFeatures(f"{folder.name}/x.npy", budget="256KiB") as features:
-    ...     features.announce([[3, 40_000], [40_000, 0]])
+    ...     features.prefetch_hint([[3, 40_000], [40_000, 0]])
     ...     first, second = features.gather([3, 40_000]), features.gather([40_000, 0])
     ...     print(second[0], features.counts.hits)  # the row of vertex 0 came with that of vertex 3
     [160000. 160001. 160002. 160003.] 2
@@ -144,12 +263,14 @@ class DiskFeatures:
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
+        self.num_rows, self.dim = self.file.shape
         self._row_of_vertex = self.file.row_of_vertex
         map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
         self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
         self._form = core_form(AsStored(self.file.dtype) if form is None else form)
-        self._stored_dtype = self.file.dtype if form is None or not form.is_coded else np.dtype(np.float32)
+        # Numbers that have to be decoded are kept by a cache as what they stand for.
+        self.stored_dtype = self.file.dtype if form is None or not form.is_coded else np.dtype(np.float32)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting = _Waiting()
@@ -162,117 +283,46 @@ class DiskFeatures:
         return _of_recipe, (*self._recipe, self.file.written)
 
     @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return self.file.shape[0]
-
-    @property
-    def dim(self) -> int:
-        """Number of features per vertex."""
-        return self.file.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.file.shape
-
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """That of the numbers in the file; rows go to an ``out`` of it as they are.
-
-        float32 where these numbers have to be decoded: a cache, or a bulk, then keeps what they stand for.
-        """
-        return self._stored_dtype
-
-    @property
     def nbytes(self) -> int:
         """Bytes of memory that are taken at most; within the budget, but where that is 0."""
         return self.plan.nbytes
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether announcements make a difference: not where all rows or none are kept."""
+        """True where hints make a difference: not where all rows or none are kept."""
         return 0 < self.plan.frames << self.plan.shift < self.num_rows
 
     @property
     def counts(self) -> DiskCounts:
-        """What was gathered and read since the beginning, or the last `reset_counts`."""
+        """Rows that were gathered, and reads, since the beginning, or the last `reset_counts`."""
         return DiskCounts(*self._open_rows().counts())
 
     def reset_counts(self) -> None:
         """Count from 0 again."""
         self._open_rows().reset_counts()
 
-    def contents(self) -> None:
-        """Return None: the rows are not read for a number that tells them from others."""
-
     def file_state(self) -> FileState | None:
         """Return what tells cheaply that the file was written to."""
         return state_of_path(self.file.path)
 
-    def announce(self, batches: Iterable[ArrayLike]) -> None:
-        """Say what the next calls of `gather` will ask for, beyond what was said before.
+    def _hint(self, batches: list[Any] | None) -> None:
+        if batches is None:
+            if self._rows is not None:  # nothing after `close`
+                self._waiting.clear(self._open_rows())
+            return
+        self._waiting.extend(self._open_rows(), [self._lying(ids) for ids in batches])
 
-        Parameters
-        ----------
-        batches : iterable of integer arrays
-            The ids of each call, in order. Arrays are looked at later and must not be changed. A call that asks for
-            other rows is answered, too; one that is announced and does not come is forgotten when a later one does.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If ids are no integers in one dimension, or out of range.
-        """
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
         rows = self._open_rows()
-        known = [self._lying(self._checked(ids)) for ids in require_iterable("batches", batches, "ids of each call")]
-        if self.looks_ahead:
-            self._waiting.extend(rows, known)
-
-    def forget(self) -> None:
-        """Say that what was announced and not yet gathered will not come; nothing after `close`."""
-        if self._rows is not None:
-            rows = self._open_rows()
-            self._waiting.clear(rows)
-
-    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the features of the vertices ``ids``, repeats allowed.
-
-        Parameters
-        ----------
-        ids
-            Vertex ids, integers, one dimension.
-        out : array (places, dim), optional
-            Where rows go: float32, or of the dtype of the file, whose numbers are then not converted; in C order.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
-
-        Returns
-        -------
-        ndarray
-            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; or after `close`.
-        DataError
-            If the file cannot be read, was cut or written to since it was opened. What is in ``out`` then is undefined.
-        """
-        rows = self._open_rows()
-        wanted = self._checked(ids)
-        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.file.dtype))
-        made = new_rows(len(wanted), self.dim) if out is None else out
         form, scale = self._form
-        if made.dtype == self.file.dtype and made.dtype != np.float32:
+        if out.dtype != np.float32:
             form, scale = "stored", None
-        if len(wanted):
+        if len(ids):
             try:
-                rows.gather(self._lying(wanted), form, scale, made.reshape(-1), places)
+                rows.gather(self._lying(ids), form, scale, out.reshape(-1), at)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
             self._waiting.extend(rows, ())
-        return made
 
     def close(self) -> None:
         """Free the memory and close the file; the last call."""
@@ -288,9 +338,6 @@ class DiskFeatures:
         kept = f"{format_bytes(self.nbytes)} of memory for {self.plan.frames << self.plan.shift:,} rows"
         how = "O_DIRECT" if self.direct else "by the system's cache of pages, dropped after each read"
         return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.file.dtype}, {kept}, {how})"
-
-    def _checked(self, ids: ArrayLike) -> NDArray[Any]:
-        return as_vertex_ids("ids", ids, self.num_rows)
 
     def _lying(self, vertices: NDArray[Any]) -> NDArray[Any]:
         """The rows of vertices in the file."""
@@ -314,7 +361,7 @@ class DiskFeatures:
 
 
 class _Waiting:
-    """Announced batches that the core has no room for yet; used by several threads."""
+    """Batches of hints that the core has no room for yet; used by several threads."""
 
     def __init__(self) -> None:
         self._changing = renewed(Lock())

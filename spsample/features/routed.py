@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.comm import collective
+from spsample.comm import Channel, Communicator, collective
 from spsample.comm.local import LocalCommunicator
-from spsample.comm.objects import comm_of, require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
-from spsample.errors import CapacityError, DataError, InputError
-from spsample.features.caching.cached_rows import CachedRows, row_bytes_of, stored_dtype
-from spsample.features.caching.counts import Counter
-from spsample.features.copies.arguments import require_alpha
-from spsample.features.copies.links import link_costs
-from spsample.features.copies.plan import CopyPlan
-from spsample.features.copies.routes import nearest_holders
-from spsample.features.gathering import new_rows, require_destination
-from spsample.features.known_future import announce, batches_of_ids, forget, looks_ahead
-from spsample.features.on_ranks.peer_rows import PeerRows
-from spsample.features.on_ranks.route_counts import RouteCounts
-from spsample.features.places import place_bytes
-from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
-from spsample.store.validation import as_vertex_ids
+from spsample.errors import CapacityError, InputError
+from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
+from spsample.features.gathering import row_reader
+from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
+from spsample.features.partitioned import RowExchange, id_dtype
+from spsample.features.slot_map import slot_map_bytes
+from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
-
-    from spsample.comm import Communicator
-
-__all__ = ["RoutedFeatures"]
+    from numpy.typing import NDArray
 
 
-class RoutedFeatures:
+__all__ = ["PeerRows", "RouteCounts", "RoutedFeatures"]
+
+
+class RouteCounts(NamedTuple):
+    """Rows that `RoutedFeatures` has gathered on this rank, by the place that they came from.
+
+    Attributes
+    ----------
+    hits, peer_hits, misses : int
+        Rows from this rank's own copies, from copies of other ranks, and from the source; repeats counted.
+    hit_bytes, peer_bytes, miss_bytes : int
+        Their bytes, as they are kept.
+
+    Examples
+    --------
+    >>> counts = RouteCounts(hits=2, peer_hits=1, misses=1, hit_bytes=16, peer_bytes=8, miss_bytes=8)
+    >>> counts.hit_share, counts.peer_share
+    (0.5, 0.25)
+    """
+
+    hits: int
+    peer_hits: int
+    misses: int
+    hit_bytes: int
+    peer_bytes: int
+    miss_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.hits + self.peer_hits + self.misses
+
+    @property
+    def hit_share(self) -> float:
+        """Hits of all rows; 0 where there are none."""
+        return self.hits / max(self.rows, 1)
+
+    @property
+    def peer_share(self) -> float:
+        """Peer hits of all rows; 0 where there are none."""
+        return self.peer_hits / max(self.rows, 1)
+
+
+class RoutedFeatures(RowKeeper):
     """Copies of rows on the ranks of a grid, in front of a feature source; the same rows to the bit.
 
     Rank i keeps the rows of device i of a plan. `gather` takes a row from this rank's own copy; else from the rank with
@@ -104,53 +136,26 @@ class RoutedFeatures:
             links = link_costs(require_alpha(alpha, plan.devices), plan.devices)
             _require_memory(plan, source, rank)
             contents = [contents_of(vertices) for vertices in plan.vertices]
-            rows_sent = (source.dim, stored_dtype(source).str)
+            rows_sent = (source.dim, source.stored_dtype.str)
         require_same(grid.comm, plan=contents, alpha=links, source=rows_sent)
-        vertices, is_alone = np.sort(plan.vertices[rank]), comm_of(source).size == 1
+        vertices, is_alone = np.sort(plan.vertices[rank]), source.comm.size == 1
         with collective(grid.comm, call="routes to copies"):
             holders = _routes_of(plan, links, source, rank)
-            rows = CachedRows(source, vertices) if is_alone else None
-        rows = CachedRows(source, vertices) if rows is None else rows  # collective by itself
-        self._begin(source, _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows), Counter(kinds=3))
+            rows = KeptRows(source, vertices) if is_alone else None
+        rows = KeptRows(source, vertices) if rows is None else rows  # collective by itself
+        self._begin(source, kinds=3)
+        self._rows, self.stored_dtype = rows, rows.dtype
+        self._routes, self._peers = _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows)
 
-    def _begin(self, source: FeatureSource, routes: _Routes, peers: PeerRows, counter: Counter) -> None:
-        self.source: Any = source
-        self._routes = routes
-        self._peers = peers
-        self._rows = peers.rows
-        self._counter = counter
+    def _recipe(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return RoutedFeatures._again, (self.source, self._rows.vertices(), contents_of(self._rows.reader.rows))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.comm.size > 1:
-            raise InputError(
-                argument="features",
-                given="RoutedFeatures on several ranks, to be pickled",
-                expected="those of one rank; else make them where they are used",
-            )
-        return _opened, (self.source, self._rows.places.vertices(), self._kept_contents())
-
-    def _kept_contents(self) -> int:
-        return contents_of(self._rows.reader.rows)
-
-    @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return int(self.source.num_rows)
-
-    @property
-    def dim(self) -> int:
-        """Number of features per vertex."""
-        return int(self.source.dim)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
-
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """That of the numbers that are kept; rows go to an ``out`` of it as they are."""
-        return self._rows.dtype
+    @classmethod
+    def _again(cls, source: FeatureSource, vertices: NDArray[np.int64], fingerprint: int) -> RoutedFeatures:
+        """On one rank, from a recipe; rows are read again, and must be those that there were."""
+        made = cls(source, CopyPlan((vertices,), source.num_rows), 1.0, ProcessGrid(LocalCommunicator()))
+        require_fingerprint(source, made._rows.reader.rows, fingerprint)
+        return made
 
     @property
     def kept_rows(self) -> int:
@@ -172,97 +177,41 @@ class RoutedFeatures:
         """Where rows came from since the beginning, or the last `reset_counts`; those of duplicates too."""
         return RouteCounts(*self._counter.read(self._rows.row_bytes))
 
-    def reset_counts(self) -> None:
-        """Count from 0 again."""
-        self._counter.reset()
+    def _hint(self, batches: list[Any] | None) -> None:
+        self.source._hint(batches and [ids[self._routes.is_of_source(ids)] for ids in batches])
 
-    def contents(self) -> int | None:
-        """Return what the source does: a number that tells its rows from others, or None."""
-        return source_contents(self.source)
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether the source does better where it is told the next calls."""
-        return looks_ahead(self.source)
-
-    def announce(self, batches: Sequence[ArrayLike]) -> None:
-        """Tell a source that knows the future which rows the next calls of `gather` will ask of it. Not collective.
-
-        Parameters
-        ----------
-        batches : list of integer arrays
-            The ids of those calls, in order; repeated calls append.
-
-        Raises
-        ------
-        InputError, DTypeError
-            If one is no array of vertex ids.
-        """
-        each = batches_of_ids(batches, self.num_rows)
-        announce(self.source, [ids[self._routes.is_of_source(ids)] for ids in each])
-
-    def forget(self) -> None:
-        """Tell the source that what was announced and not yet gathered will not come. Not collective."""
-        forget(self.source)
-
-    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
-
-        Parameters
-        ----------
-        ids
-            Vertex ids, integers, one dimension.
-        out : array (places, dim), optional
-            Where rows go, in C order: float32, or of `stored_dtype`, whose numbers are then not converted. None: a new
-            array.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
-
-        Returns
-        -------
-        ndarray
-            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            On every rank, if the ids of one are no integers in one dimension, or out of range, or its ``out`` does not
-            fit.
-        """
-        is_alone = comm_of(self.source).size == 1
+    def _fail(self, error: Exception) -> None:
         with self._peers.gathering():
-            wanted = as_vertex_ids("ids", ids, self.num_rows)
-            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
-            rows = new_rows(len(wanted), self.dim) if out is None else out
-            to = np.arange(len(wanted)) if to is None else to
-            own, places, others = self._rows.places.find(wanted)
-            of_peers, of_source = self._routes.split(wanted, others)
+            raise error
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
+        is_alone = self.source.comm.size == 1
+        with self._peers.gathering():
+            to = np.arange(len(ids)) if at is None else at
+            own, slots, others = self._rows.slots.find(ids)
+            of_peers, of_source = self._routes.split(ids, others)
             if self._routes.has_peers:
-                self._peers.read(wanted[of_peers], self._routes.holders[wanted[of_peers]], (rows, to[of_peers]))
-            self._rows.reader.gather(places, rows, to[own])
+                self._peers.read(ids[of_peers], self._routes.holders[ids[of_peers]], (out, to[of_peers]))
+            self._rows.reader.gather(slots, out, to[own])
             if is_alone:
-                self.source.gather(wanted[of_source], rows, to[of_source])
+                self.source._read(ids[of_source], out, to[of_source])
         if not is_alone:
-            self.source.gather(wanted[of_source], rows, to[of_source])
+            self.source._read(ids[of_source], out, to[of_source])
         self._counter.add(len(own), len(of_peers), len(of_source))
-        return rows
 
     def duplicate(self) -> RoutedFeatures:
         """Return these features over duplicated communicators, for another thread; rows and counts are shared.
 
         Collective.
         """
-        twin = RoutedFeatures.__new__(RoutedFeatures)
-        twin._begin(duplicate_of(self.source), self._routes, self._peers.duplicate(), self._counter)
+        twin = super().duplicate()
+        twin._peers = self._peers.duplicate()
         return twin
 
     def close(self) -> None:
-        """Free what a duplicate holds; other features hold nothing that they have to free. Collective.
-
-        A source without ``duplicate`` is shared, and stays open.
-        """
+        """Free what a duplicate holds; a source that is shared stays open. Collective."""
         self._peers.close()
-        close_duplicate(self.source)
+        super().close()
 
     def __repr__(self) -> str:
         kept = f"{self.kept_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"
@@ -296,39 +245,22 @@ class _Routes:
         return others[~is_of_source], others[is_of_source]
 
     def is_of_source(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether the row of each vertex comes from the source."""
+        """True for each vertex whose row comes from the source."""
         return self.holders[ids] == self.source  # type: ignore[no-any-return]
-
-
-def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> RoutedFeatures:
-    """On one rank, from a recipe; rows are read again, and must be those that there were."""
-    opened = RoutedFeatures(source, CopyPlan((vertices,), source.num_rows), 1.0, ProcessGrid(LocalCommunicator()))
-    if opened._kept_contents() != contents:
-        raise DataError(
-            argument="source",
-            given=f"{source!r}, whose rows have changed",
-            expected="the rows that there were when the features were pickled",
-        )
-    return opened
 
 
 def _routes_of(plan: CopyPlan, links: NDArray[np.float64], source: FeatureSource, rank: int) -> NDArray[Any]:
     """(vertices,) the rank that each row is read from; what lies in the source's own block here is read there."""
     routes = nearest_holders(plan, links, rank)
-    block_vertices = getattr(source, "block_vertices", None)
-    if block_vertices is not None:
-        here = block_vertices()
-        routes[here[routes[here] != rank]] = plan.devices
+    here = source.block_vertices()
+    routes[here[routes[here] != rank]] = plan.devices
     return routes
 
 
 def _require_source(source: Any, grid: ProcessGrid) -> None:
     require_type("source", source, FeatureSource, "a FeatureSource")
-    if getattr(source, "on_device", False):
-        given, expected = f"{type(source).__name__}, whose rows are on a device", "a source in the memory of the host"
-        hint = "The device goes in front: DeviceFeatures(RoutedFeatures(source, ...), hot, ranking, ...)."
-        raise InputError(argument="source", given=given, expected=expected, hint=hint)
-    ranks, comm = comm_of(source), grid.comm
+    require_host_source("source", source, "RoutedFeatures")
+    ranks, comm = source.comm, grid.comm
     if ranks.size > 1 and (ranks.size, ranks.rank) != (comm.size, comm.rank):
         given = f"features on rank {ranks.rank} of {ranks.size}"
         raise InputError(argument="source", given=given, expected=f"the rank of the grid: {comm.rank} of {comm.size}")
@@ -348,9 +280,57 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
     """Refuse copies that do not fit, with the map to them."""
     rows = len(plan.vertices[rank])
     route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
-    size, free = rows * row_bytes_of(source) + place_bytes(plan.num_rows) + route_bytes, available_memory()
+    size, free = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes, available_memory()
     if size > free:
         given = f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
         raise CapacityError(
             argument="plan", given=given, expected=f"at most the {format_bytes(free)} that are available"
         )
+
+
+class PeerRows(RowExchange):
+    """Rows that other ranks of a grid keep copies of: one all-to-allv of vertices, and one of rows.
+
+    Parameters
+    ----------
+    grid : ProcessGrid
+        All its ranks exchange.
+    rows : KeptRows
+        The rows of this rank.
+    num_rows : int
+        Number of all vertices.
+    """
+
+    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int) -> None:
+        super().__init__(grid, Channel(grid.comm), "copies")
+        self.rows, self.num_rows = rows, num_rows
+
+    def _on(self, grid: ProcessGrid) -> PeerRows:
+        return PeerRows(grid, self.rows, self.num_rows)
+
+    def read(self, ids: NDArray[Any], holders: NDArray[Any], to: tuple[Any, NDArray[np.int64]]) -> None:
+        """Write the rows of vertices, repeats allowed, each from the rank that holds it. Collective.
+
+        Each distinct row travels once, as it is kept.
+
+        Parameters
+        ----------
+        ids : int array
+            The vertices, none of them this rank's.
+        holders : int array (len(ids),)
+            A rank that keeps each of them; the same for the same vertex.
+        to : pair of arrays
+            Where the rows go: an array in C order, and the row in it for each id.
+        """
+        distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        asked_of = holders[first]
+        by_rank = np.argsort(asked_of, kind="stable")
+        counts = np.bincount(asked_of, minlength=self.comm.size)
+        wanted = distinct[by_rank].astype(id_dtype(self.num_rows))
+        asked = self.requests(wanted, counts)
+        sent = np.empty((len(asked.rows), self.rows.reader.dim), self.rows.dtype)
+        self.rows.reader.gather(self.rows.slots.find(asked.rows).slots, sent)
+        received = self.answers(sent, asked.counts).rows
+        place = np.empty(len(distinct), np.int64)
+        place[by_rank] = np.arange(len(distinct))
+        row_reader(received).gather(place[inverse.reshape(-1)], *to)

@@ -1,15 +1,17 @@
-"""Features in block rows over a process grid, fetched by one exchange of ids and one of rows."""
+"""Features in block rows over a process grid, in the memory of hosts or of GPUs, fetched by exchanges."""
 
 from __future__ import annotations
 
 import copy
 import os
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
+from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import exchange_numbers
 from spsample.comm.objects import require_same
@@ -18,46 +20,98 @@ from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
+from spsample.features.device_staging import require_device_destination, row_addresses
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
-from spsample.features.gathering import new_rows, require_destination, row_reader
+from spsample.features.gathering import row_reader
+from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
 from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
-__all__ = ["BlockFeatures", "PartitionedFeatures", "RowBlocks", "even_placement", "id_dtype"]
+    from spsample.backends.cuda.backend import CudaKernels
+
+__all__ = [
+    "BlockFeatures",
+    "PartitionedDeviceFeatures",
+    "PartitionedFeatures",
+    "RowBlocks",
+    "RowExchange",
+    "even_placement",
+    "id_dtype",
+]
 
 _CHUNK_BYTES = 64 << 20
 
 
-class RowBlocks:
-    """Which ranks of a grid have which rows, and the exchanges with them.
+class RowExchange(ABC):
+    """The exchanges by which ranks of a grid give each other rows: one of requests, and one of rows.
 
     Attributes
     ----------
     grid : ProcessGrid
-    placement : Placement
-        Which block has which row.
+        All its ranks fail together.
+    channel : Channel
+        Over the ranks that exchange.
     phase : str
         What a recorder counts the rows as; requests for them as "`phase` requests".
-    channel : Channel
-        Over the column group, whose ranks together have all rows; all ranks of the grid fail together.
     """
 
-    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
-        self.grid = grid
-        self.placement = placement
-        self.phase = phase
-        members = range(grid.column, grid.comm.size, grid.replication)
-        self.channel = Channel(grid.comm, grid.column_group, members)
+    def __init__(self, grid: ProcessGrid, channel: Channel, phase: str) -> None:
+        self.grid, self.channel, self.phase = grid, channel, phase
         self._is_duplicate = False
+
+    @abstractmethod
+    def _on(self, grid: ProcessGrid) -> Self:
+        """The same on another grid."""
 
     @property
     def comm(self) -> Communicator:
         """All ranks of the grid."""
         return self.grid.comm
+
+    def gathering(self) -> AbstractContextManager[None]:
+        """Around a gather: where one rank fails, all do."""
+        return collective(self.comm, self.channel, call=f"gather of {self.phase}")
+
+    def requests(self, places: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Ask each rank for rows, and learn what it asks for."""
+        return self.channel.exchange([Sent(places, counts)], phase=f"{self.phase} requests")[0]
+
+    def answers(self, rows: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Send the rows that were asked for, and receive those that this rank asked for."""
+        return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
+
+    def duplicate(self) -> Self:
+        """The same over duplicated communicators, for another thread; collective."""
+        twin = self._on(self.grid.duplicate())
+        twin._is_duplicate = True
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
+        if self._is_duplicate:
+            self.grid.close()
+
+
+class RowBlocks(RowExchange):
+    """Rows in blocks: a column group of the grid has all of them, and exchanges.
+
+    Attributes
+    ----------
+    placement : Placement
+        Which block has which row.
+    """
+
+    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
+        members = range(grid.column, grid.comm.size, grid.replication)
+        super().__init__(grid, Channel(grid.comm, grid.column_group, members), phase)
+        self.placement = placement
+
+    def _on(self, grid: ProcessGrid) -> RowBlocks:
+        return RowBlocks(grid, self.placement, self.phase)
 
     @property
     def num_rows(self) -> int:
@@ -69,32 +123,9 @@ class RowBlocks:
         """Place of this rank's first row."""
         return int(self.placement.bounds[self.grid.row])
 
-    def gathering(self) -> AbstractContextManager[None]:
-        """Around a gather: where one rank fails, all do."""
-        return collective(self.comm, self.channel, call="gather of features")
 
-    def requests(self, places: NDArray[Any], counts: NDArray[np.int64]) -> Received:
-        """Ask each rank of the column group for rows, and learn what it asks for."""
-        return self.channel.exchange([Sent(places, counts)], phase=f"{self.phase} requests")[0]
-
-    def answers(self, rows: NDArray[Any], counts: NDArray[np.int64]) -> Received:
-        """Send the rows that were asked for, and receive those that this rank asked for."""
-        return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
-
-    def duplicate(self) -> RowBlocks:
-        """The blocks over duplicated communicators, for another thread; collective."""
-        twin = RowBlocks(self.grid.duplicate(), self.placement, self.phase)
-        twin._is_duplicate = True
-        return twin
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
-        if self._is_duplicate:
-            self.grid.close()
-
-
-class BlockFeatures:
-    """What features in block rows have in common, wherever a rank keeps its block.
+class BlockFeatures(FeatureSource):
+    """Features in block rows, wherever a rank keeps its block.
 
     Attributes
     ----------
@@ -103,7 +134,6 @@ class BlockFeatures:
     """
 
     blocks: RowBlocks
-    dim: int
 
     @property
     def grid(self) -> ProcessGrid:
@@ -115,15 +145,9 @@ class BlockFeatures:
         """All ranks of the grid."""
         return self.blocks.comm
 
-    @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return self.blocks.num_rows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
+    def _fail(self, error: Exception) -> None:
+        with self.blocks.gathering():
+            raise error
 
     def duplicate(self) -> Self:
         """Return these features over duplicated communicators, for another thread; collective."""
@@ -196,7 +220,7 @@ class PartitionedFeatures(BlockFeatures):
         self._format = _format(rows, dtype, grid)
         with collective(grid.comm):
             self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
-        self.dim = self._reader.dim
+        self.num_rows, self.dim = self.blocks.num_rows, self._reader.dim
 
     @classmethod
     def open(
@@ -278,43 +302,18 @@ class PartitionedFeatures(BlockFeatures):
             return np.ascontiguousarray(self.block)
         return self._reader.gather(np.arange(self.block_rows))
 
-    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
+        """Write rows: each distinct one that is not here is asked for once: an all-to-allv of places, and one of rows.
 
-        Each distinct row that is not here is asked for once, in one all-to-allv of places and one of rows within the
-        column group. Rows go from this rank's block, and from what is received, to their places in the result, without
-        a copy between.
-
-        Parameters
-        ----------
-        ids
-            Vertex ids, integers, one dimension.
-        out : float32 array (places, dim), optional
-            Where rows go, in C order. None: a new array.
-        at : integers (len(ids),), optional
-            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
-
-        Returns
-        -------
-        ndarray
-            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
-
-        Raises
-        ------
-        InputError, DTypeError
-            On every rank, if the ids of one are no integers in one dimension, or out of range, or its ``out`` does not
-            fit.
+        They go from this rank's block, and from what is received, to their places in the result without a copy between.
         """
         with self.blocks.gathering():
-            wanted = self.blocks.placement.places_of(validate_ids(ids, self.num_rows, argument="ids"))
-            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32),))
-            rows: NDArray[np.float32] = new_rows(len(wanted), self.dim) if out is None else out
-            to = np.arange(len(wanted)) if to is None else to
+            places = self.blocks.placement.places_of(ids.astype(np.int64, copy=False))
+            to = np.arange(len(places)) if at is None else at
             first = self.blocks.first_row
-            is_here = (wanted >= first) & (wanted < first + self.block_rows)
-            self._read_others(wanted[~is_here], rows, to[~is_here])
-            self._reader.gather(wanted[is_here] - first, rows, to[is_here])
-            return rows
+            is_here = (places >= first) & (places < first + self.block_rows)
+            self._read_others(places[~is_here], out, to[~is_here])
+            self._reader.gather(places[is_here] - first, out, to[is_here])
 
     def _read_others(self, places: NDArray[Any], rows: NDArray[np.float32], to: NDArray[np.int64]) -> None:
         """Write the rows at these places, which are in other blocks, to rows `to`."""
@@ -362,7 +361,7 @@ def _checked(blocks: RowBlocks, rows: Any) -> Any:
 
 
 def _contents(rows: Any, comm: Communicator) -> int | None:
-    """What tells rows in memory from others, where there are ranks to compare with."""
+    """The fingerprint of rows in memory, where there are ranks to compare with."""
     return None if comm.size == 1 or is_mapped(rows) else contents_of(rows)
 
 
@@ -382,7 +381,7 @@ def _require_same_rows(comm: Communicator, argument: str, contents: int | None, 
 def _checksums(stored: GraphStore, name: str) -> list[Any]:
     """Those that a store keeps of features; of sparse ones, of each of their arrays."""
     specs = sorted(stored.specs.items())
-    return [(one, spec.sha256) for one, spec in specs if one == name or one.startswith(f"{name}_")]
+    return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
 
 
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
@@ -453,3 +452,118 @@ def _chunks(rows: Any) -> Any:
     for first in range(0, rows.shape[0], step):
         chunk = rows[first : first + step]
         yield chunk.toarray() if sparse.issparse(chunk) else np.asarray(chunk)
+
+
+class PartitionedDeviceFeatures(BlockFeatures):
+    """Features in block rows, each copied to its rank's GPU; rows come out there.
+
+    Ids are sorted by the rank that has them, sent there, and answered by one gather kernel: one all-to-allv of ids and
+    one of float32 rows within the column group, for each of which the host reads the counts once. Over NCCL both pass
+    from GPU to GPU; over gloo, threads and an MPI that knows nothing of GPUs they pass through the memory of the host.
+    Ids that are given twice are fetched twice: those of a minibatch's sources are distinct.
+    Rows of a rank's own block pass through the same exchange.
+
+    Parameters
+    ----------
+    source : PartitionedFeatures
+        Of any `dtype`: rows on devices are float32. Its rows are copied, it is not held.
+
+    Raises
+    ------
+    InputError, DTypeError
+        On every rank, if the source of one cannot be used.
+    BackendError
+        If there is no GPU.
+    """
+
+    def __init__(self, source: PartitionedFeatures) -> None:
+        require_type("source", source, PartitionedFeatures, "PartitionedFeatures")
+        self.blocks, self.num_rows, self.dim = source.blocks, source.num_rows, source.dim
+        self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
+        self.device = self._kernels.device
+        with collective(self.comm), self._kernels.session():
+            device = self.device
+            self._rows: Any = device.to_device(source.block_features())
+            self._row_places = self._places_of(self._rows)
+            position = source.blocks.placement.position
+            self._position = None if position is None else device.to_device(position.astype(id_dtype(self.num_rows)))
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        grid: ProcessGrid,
+        name: str = "x",
+        *,
+        partition: Any = None,
+        dtype: None = None,
+    ) -> PartitionedDeviceFeatures:
+        """`PartitionedFeatures.open`, copied to the devices; `dtype` is refused. Collective."""
+        _refuse_dtype(grid, dtype)
+        return cls(PartitionedFeatures.open(path, grid, name, partition=partition))
+
+    @classmethod
+    def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: None = None) -> PartitionedDeviceFeatures:
+        """`PartitionedFeatures.of`, copied to the devices; `dtype` is refused. Collective."""
+        _refuse_dtype(grid, dtype)
+        return cls(PartitionedFeatures.of(x, grid, partition=partition))
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows on this rank."""
+        return int(self._rows.shape[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on its way."""
+        return 4 * self.dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this rank's rows."""
+        return int(self._rows.nbytes)
+
+    def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
+        """Ids and places on the device; those that were there are not looked at."""
+        with self._kernels.session():
+            if not self.device.owns(ids):
+                ids = validate_ids(ids, self.num_rows, argument="ids")
+            vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
+            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
+            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+
+    def _read(self, ids: Any, out: Any, at: Any = None) -> None:
+        with self.blocks.gathering(), self._kernels.session():
+            one_batch = StackedSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
+            routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
+            asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
+            answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
+            received = self.blocks.answers(answer, asked.counts)
+            rows: Any = self._kernels.to_device(received.rows)
+            places = self._kernels.to_device(routed.places)
+            self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=at)
+
+    def _places_of(self, rows: Any) -> Any:
+        """The address of each of these rows."""
+        device = self._kernels.device
+        return device.to_device(row_addresses(device, rows))
+
+    def _rows_of(self, vertices: Any) -> Any:
+        """Rows of this rank's block."""
+        places = vertices if self._position is None else self._position[vertices]
+        return self._kernels.gather_rows_at(self._row_places, places - self.blocks.first_row, self.dim, "float32")
+
+    def _sendable(self, rows: Any) -> Any:
+        """Where the communicator takes rows from: on the device, or on the host."""
+        if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
+            return rows
+        return self._kernels.on_host(rows)
+
+    def __repr__(self) -> str:
+        return self._described("float32")
+
+
+def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:
+    with collective(grid.comm):
+        if dtype is not None:
+            raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")

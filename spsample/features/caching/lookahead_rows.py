@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
-from spsample.features.caching.cached_rows import LINE_BYTES, CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes, lookahead_words
 from spsample.features.gathering import row_reader
-from spsample.features.known_future import announce, forget, looks_ahead
+from spsample.features.keeper import LINE_BYTES, KeptRows, Targets, part, require_fingerprint, targets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
 __all__ = ["LookaheadRows", "by_score", "rows_ahead"]
 
@@ -30,12 +27,12 @@ _AT_ONCE = 1 << 20
 """Bytes of rows that are moved at a time."""
 
 _SURELY_OTHERS = 32
-"""Calls after which none that was announced is the next one: before, a cache may be read for another one, or to
+"""Calls after which none that was told of is the next one: before, a cache may be read for another one, or to
 evaluate."""
 
 
 class _Call(NamedTuple):
-    """A call of `serve`: what becomes of it, its number among the announced ones (0: it is none), and when it was."""
+    """A call of `serve`: what becomes of it, its number among those told of (0: it is none), and when it was."""
 
     decision: Decision
     number: int
@@ -52,7 +49,7 @@ class _Fixed(NamedTuple):
 class LookaheadRows(MendedInForks):
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
-    A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
+    A call of `serve` whose ids were told of is decided on, and changes what is kept. Any other is served from what is
     kept, and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
     not come, and are forgotten. Threads may call side by side: a row that is not yet in its place is not read there.
 
@@ -67,7 +64,7 @@ class LookaheadRows(MendedInForks):
     Attributes
     ----------
     dtype, reader, row_bytes
-        As of `CachedRows`.
+        As of `KeptRows`.
     """
 
     looks_ahead = True
@@ -79,14 +76,14 @@ class LookaheadRows(MendedInForks):
         self._lookahead = Lookahead.within(memory[: -2 * capacity], num_vertices, capacity)
         self._awaited = memory[-2 * capacity : -capacity]  # rows on their way to each place
         self._filled_by = memory[-capacity:]  # the last call that put one there
-        self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
+        self._calls = self._in_flight = 0  # that were told of, and those whose rows are not yet kept
         self._generation = 0  # how often what was known was forgotten
-        self._announced: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
+        self._hinted: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
         self._fixed: deque[_Fixed] = deque()
         self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
 
     @classmethod
-    def in_place_of(cls, rows: CachedRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
+    def in_place_of(cls, rows: KeptRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
         """Make it of rows that stayed: those first by their classes, in the same memory, then what decides.
 
         No row may be read meanwhile.
@@ -110,24 +107,22 @@ class LookaheadRows(MendedInForks):
         beside = int(self._awaited.nbytes) + int(self._filled_by.nbytes)
         return int(self.reader.rows.nbytes) + self._lookahead.nbytes + beside
 
-    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
-        """Append the ids of the next calls.
+    def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
+        """Append the ids of the next calls; None: forget what was told, and what was to be kept of rows on their way.
 
         A source that looks ahead itself is told what will miss of all that was known before.
         """
         with self._lock():
-            self._lookahead.announce(batches)
-            told = []
-            if looks_ahead(source):
-                told = self._fix()
-                self._announced.extend(ids.copy() for ids in batches)  # whose they are may change them
-        announce(source, told)
-
-    def forget(self, source: FeatureSource) -> None:
-        """Forget what was announced. Places whose rows are still on their way hold nothing from now on."""
-        with self._lock():
-            self._forget_known()
-        forget(source)
+            told: list[NDArray[Any]] | None = None
+            if batches is None:
+                self._forget_known()
+            else:
+                self._lookahead.announce(batches)
+                told = self._fix() if source.looks_ahead else []
+                if source.looks_ahead:
+                    self._hinted.extend(ids.copy() for ids in batches)  # whose they are may change them
+        if source.looks_ahead:
+            source._hint(told)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
         """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
@@ -136,15 +131,15 @@ class LookaheadRows(MendedInForks):
         """
         with self._lock():
             call = self._begin(ids)
-            found = call.decision
-            if len(found.hits):  # before others are put there
-                self.reader.gather(found.places, out, targets(at, found.hits, len(out)))
-        rows, of_kept = out, found.kept
-        if len(found.misses) or comm_of(source).size > 1:
-            rows, of_kept = self._fetched(source, ids, found, out, at)
+            decision = call.decision
+            if len(decision.hits):  # before others are put there
+                self.reader.gather(decision.places, out, targets(at, decision.hits, len(out)))
+        rows, of_kept = out, decision.kept
+        if len(decision.misses) or source.comm.size > 1:
+            rows, of_kept = self._fetched(source, ids, decision, out, at)
         with self._lock():
             self._keep(rows, of_kept, call)
-        return len(found.hits)
+        return len(decision.hits)
 
     def vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows are kept now, ascending."""
@@ -172,7 +167,7 @@ class LookaheadRows(MendedInForks):
         first: NDArray[np.int64],
         ranks: NDArray[np.int32],
         vertices: NDArray[np.int64],
-        contents: int,
+        fingerprint: int,
     ) -> LookaheadRows:
         """Read the rows of the first vertices again.
 
@@ -181,8 +176,8 @@ class LookaheadRows(MendedInForks):
         DataError
             If they have changed.
         """
-        rows, capacity = CachedRows(source, first).reader.rows, len(first)
-        require_contents(source, rows[np.isin(first, vertices)], contents)
+        rows, capacity = KeptRows(source, first).reader.rows, len(first)
+        require_fingerprint(source, rows[np.isin(first, vertices)], fingerprint)
         memory = np.zeros(lookahead_words(source.num_rows, capacity) + 2 * capacity, np.int32)
         memory[: source.num_rows] = capacity
         memory[first] = ranks
@@ -206,7 +201,7 @@ class LookaheadRows(MendedInForks):
 
     def _begin(self, ids: NDArray[Any]) -> _Call:
         """Decide on a call. Of places with rows on their way none is read, unless only later calls put them there."""
-        decision = self._announced_decision(ids)
+        decision = self._hinted_decision(ids)
         if decision is None:
             hits, places, misses = self._lookahead.find(ids)
             nothing = np.empty(0, np.int64)
@@ -217,8 +212,8 @@ class LookaheadRows(MendedInForks):
         self._calls += 1
         return _Call(decision, self._calls, self._generation)
 
-    def _announced_decision(self, ids: NDArray[Any]) -> Decision | None:
-        """That on the next call which was announced; None where these are not its ids."""
+    def _hinted_decision(self, ids: NDArray[Any]) -> Decision | None:
+        """The decision on the next call that was told of; None where these are not its ids."""
         if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
             self._count_other()
             return None
@@ -239,12 +234,12 @@ class LookaheadRows(MendedInForks):
         self._awaited[:] = self._filled_by[:] = 0
         self._calls = self._in_flight = self._others = 0
         self._generation += 1
-        self._announced.clear()
+        self._hinted.clear()
         self._fixed.clear()
 
     def _step(self) -> Decision:
-        if self._announced:
-            self._announced.popleft()
+        if self._hinted:
+            self._hinted.popleft()
         decision = self._lookahead.step()
         self._awaited[decision.kept_places] += 1
         return decision
@@ -252,8 +247,8 @@ class LookaheadRows(MendedInForks):
     def _fix(self) -> list[NDArray[Any]]:
         """Decide on all calls that were known before; gives the ids of each that will miss."""
         told = []
-        while self._announced:
-            ids = self._announced[0]
+        while self._hinted:
+            ids = self._hinted[0]
             decision = self._step()
             self._fixed.append(_Fixed(ids, decision))
             told.append(part(ids, decision.misses))
@@ -284,17 +279,17 @@ class LookaheadRows(MendedInForks):
     # ------------------------------------------------------------------------------------ without it
 
     def _fetched(
-        self, source: FeatureSource, ids: NDArray[Any], found: Decision, out: NDArray[Any], at: Targets
+        self, source: FeatureSource, ids: NDArray[Any], decision: Decision, out: NDArray[Any], at: Targets
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Write the misses to the result; gives rows as they are kept, and which of them those to keep are."""
-        wanted, to = part(ids, found.misses), targets(at, found.misses, len(out))
+        wanted, to = part(ids, decision.misses), targets(at, decision.misses, len(out))
         if out.dtype == self.dtype and at is None:  # else places may not be distinct, and rows overwritten
-            source.gather(wanted, out, to)
-            return out, found.kept
+            source._read(wanted, out, to)
+            return out, decision.kept
         rows = np.empty((len(wanted), self.reader.dim), self.dtype)
-        source.gather(wanted, rows)
+        source._read(wanted, rows)
         row_reader(rows).gather(np.arange(len(wanted)), out, to)
-        return rows, np.searchsorted(found.misses, found.kept)
+        return rows, np.searchsorted(decision.misses, decision.kept)
 
 
 def by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:

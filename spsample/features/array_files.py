@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.npy import npy_header
 from spsample.store.row_order import ReorderedRows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ArrayFile", "array_file_of"]
 
@@ -69,8 +66,8 @@ def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
     (128, dtype('float16'), (3, 2))
     >>> folder.cleanup()
     """
-    given = Path(os.path.abspath(require_path("path", path)))
-    return _of_npy(given) if given.suffix == ".npy" and not given.is_dir() else _of_store(given, name)
+    file = Path(os.path.abspath(require_path("path", path)))
+    return _of_npy(file) if file.suffix == ".npy" and not file.is_dir() else _of_store(file, name)
 
 
 def _of_store(path: Path, name: str) -> ArrayFile:

@@ -1,4 +1,4 @@
-"""Whether rows that were read from a file are still in it."""
+"""A guard of rows that were read from a file: they are read again where it was written to."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from spsample.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.features.protocol import FeatureSource
+    from spsample.features.source import FeatureSource
 
-__all__ = ["FileState", "Watched", "file_state", "state_of", "state_of_path"]
+__all__ = ["FileChangeGuard", "FileState", "file_state", "state_of_path"]
 
 _CHUNK_BYTES = 16 << 20
 """Of rows that are read again at a time."""
 
 
 class FileState(NamedTuple):
-    """What tells cheaply that a file was written to.
+    """The state of a file, which tells cheaply that it was written to.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ def state_of_path(path: str | os.PathLike[str]) -> FileState | None:
     True
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return FileState(found.st_ino, found.st_size, found.st_mtime_ns)
+    return FileState(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-class Watched:
+class FileChangeGuard:
     """Rows that were read from a source, to be held against it when its file was written to.
 
     Where the source says the state of its file (``file_state()``) and that is another one, the rows are read again. It
@@ -84,12 +84,12 @@ class Watched:
     --------
     >>> from spsample.features.memory import FeatureStore
     >>> store = FeatureStore(np.eye(3, dtype=np.float32))
-    >>> Watched(store, lambda: (np.arange(3), np.eye(3, dtype=np.float32))).check()
+    >>> FileChangeGuard(store, lambda: (np.arange(3), np.eye(3, dtype=np.float32))).check()
     """
 
     def __init__(self, source: FeatureSource, kept: Callable[[], tuple[NDArray[np.int64], NDArray[Any]]]) -> None:
         self._source, self._kept = source, kept
-        self._state = state_of(source)
+        self._state = source.file_state()
 
     def check(self) -> None:
         """Refuse a source whose rows are others now.
@@ -98,7 +98,7 @@ class Watched:
         ------
         DataError
         """
-        state = state_of(self._source)
+        state = self._source.file_state()
         if state == self._state or state is None:
             return
         if self._is_cut(state) or not self._is_same():
@@ -111,7 +111,7 @@ class Watched:
         self._state = state
 
     def _is_cut(self, now: FileState) -> bool:
-        """Whether pages of the map are gone, so that nothing can be read."""
+        """Pages of the map are gone, so that nothing can be read."""
         before = self._state
         return before is not None and now.inode == before.inode and now.size < before.size
 
@@ -125,10 +125,3 @@ class Watched:
             if not np.array_equal(kept.view(np.uint8), now.view(np.uint8)):
                 return False
         return True
-
-
-def state_of(source: Any) -> FileState | None:
-    """That of the file of a source; None where it has none, or does not say."""
-    state = getattr(source, "file_state", None)
-    found: FileState | None = None if state is None else state()
-    return found

@@ -1,4 +1,4 @@
-"""What `Lookahead` does, by NumPy: the specification of the compiled core's, and in its place where that is missing."""
+"""`Lookahead` by NumPy: the specification of the compiled core's."""
 
 from __future__ import annotations
 
