@@ -27,8 +27,6 @@ from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.validation import validate_ids
 
-_TRIAL_KEY = derive_key(0, 0, SAMPLING)
-
 
 @dataclass(eq=False, slots=True)
 class Workload:
@@ -48,7 +46,7 @@ class Workload:
     shuffle : bool
         Whether every epoch draws a new order.
     key : (int, int)
-        Of the draws, from the random seed and the epoch.
+        Of the draws; `checked` makes it of the random seed and the epoch.
     """
 
     graph: BaseGraph
@@ -61,7 +59,7 @@ class Workload:
     shuffle: bool = False
     first_batch: int = 0
     duplicates: str = "merge"
-    key: tuple[int, int] = _TRIAL_KEY
+    key: tuple[int, int] = (0, 0)
 
     @classmethod
     def checked(  # noqa: PLR0913  (the public face of bulk_sample)
