@@ -32,7 +32,7 @@ from spsample.errors import CommunicationError, SpSampleError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samplers"))
 
-from stages_variants import ALL_ALGORITHMS, ComparedGraph  # noqa: E402
+from stages_variants import ALL_ALGORITHMS, ComparedGraph
 
 ONE_PROCESS = "one process"
 SAMPLERS = {
