@@ -14,6 +14,7 @@ docs/many-ranks-checked.md has the results.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,8 +28,11 @@ from bulk_digests import bulk_digest
 import spsample as sp
 from spsample.comm import init, run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.algorithms import ALGORITHMS
 from spsample.errors import CommunicationError, SpSampleError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "samplers"))
+
+from stages_variants import ALL_ALGORITHMS, ComparedGraph
 
 ONE_PROCESS = "one process"
 SAMPLERS = {
@@ -43,7 +47,7 @@ class Plan:
     """What to compare."""
 
     graphs: list[str]
-    algorithms: list[str] = field(default_factory=lambda: list(ALGORITHMS))
+    algorithms: list[str] = field(default_factory=lambda: list(ALL_ALGORITHMS))
     hubs: str = "4MiB"
     batches: int = 32
     batch_size: int = 32
@@ -109,7 +113,7 @@ def _on_grid(plan, path, which, grid):
     comm = grid.comm
     for algorithm in plan.algorithms:
         for hubs in ("", plan.hubs):
-            graph = sp.PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
+            graph = ComparedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
             for sampler in SAMPLERS:
                 digest = _digest(comm, plan, graph, sampler)
                 yield Result(*which, sampler, comm.name, comm.size, grid.replication, algorithm, hubs, digest)
@@ -171,7 +175,7 @@ def run(
     backend: Annotated[str, typer.Option(help="As of spsample.init.")] = "auto",
 ) -> None:
     """Hash bulks over the ranks of this launch and compare them."""
-    plan = Plan(graph, algorithm or list(ALGORITHMS), hubs, batches, batch_size, cache=graph_cache)
+    plan = Plan(graph, algorithm or list(ALL_ALGORITHMS), hubs, batches, batch_size, cache=graph_cache)
     wrong = 0
     for p in map(int, filter(None, threads.split(","))):
         begin = time.monotonic()
