@@ -58,7 +58,9 @@ def trim(model: nn.Module) -> nn.Module:
         for layer in model.modules()
     ):
         expected = "a model whose last layer's result is its own"
-        raise InputError(argument="model", given="one with jk, which joins the rows of all layers", expected=expected)
+        given = "one with jk, which joins the rows of all layers"
+        hint = "Without jk a model may join them itself: torch.cat([spsample.nn.rows(h, hs[-1]) for h in hs], dim=-1)."
+        raise InputError(argument="model", given=given, expected=expected, hint=hint)
     layers = [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
     trimmed_before = [layer for layer in layers if hasattr(layer, "trimmed_calls")]
     layers = [layer for layer in layers if not hasattr(layer, "trimmed_calls")]
