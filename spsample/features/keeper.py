@@ -132,7 +132,7 @@ class RowKeeper(FeatureSource):
     source: Any
 
     def _begin(self, source: FeatureSource, kinds: int) -> None:
-        """Hold a fallback, and count rows by so many places that they come from."""
+        """Hold a fallback, and count rows by the places that they come from, `kinds` of them."""
         self.source, self._counter, self._holds_duplicate = source, Counter(kinds), False
         self.num_rows, self.dim = source.num_rows, source.dim
 
@@ -254,7 +254,7 @@ class KeptRows:
 
     @staticmethod
     def map_bytes(num_rows: int, row_bytes: int) -> tuple[int, int]:
-        """Bytes of the map: for all vertices, and beside each row of so many bytes that is kept."""
+        """Bytes of the map: for all vertices, and beside each row of `row_bytes` that is kept."""
         return slot_map_bytes(num_rows), 0
 
     @classmethod

@@ -65,7 +65,7 @@ class RowExchange(ABC):
 
     @abstractmethod
     def _on(self, grid: ProcessGrid) -> Self:
-        """The same on another grid."""
+        """Return an exchange of the same rows on another grid."""
 
     @property
     def comm(self) -> Communicator:
@@ -85,7 +85,7 @@ class RowExchange(ABC):
         return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
 
     def duplicate(self) -> Self:
-        """The same over duplicated communicators, for another thread; collective."""
+        """Return an exchange of the same rows over duplicated communicators, for another thread; collective."""
         twin = self._on(self.grid.duplicate())
         twin._is_duplicate = True
         return twin

@@ -343,7 +343,7 @@ class Pipeline:
     def prefetch(
         self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
     ) -> Prefetcher[T]:
-        """A thread that runs through `items`; with so many threads in the kernels, or those of the one that calls."""
+        """A thread that runs through `items`; its kernels have `threads`, or as many as those of the caller."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
         prefetcher = Prefetcher(_Buffer(items, bounds, self._shared, name), name, threads)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
