@@ -91,7 +91,6 @@ def test_a_budget_for_all_rows(budget):
         ({"cache_budget": 0}, "cache_budget: got 0"),
         ({"cache_budget": 3}, "budget: got 3 B; expected 0, or at least one row"),
         ({"cache_budget": "4KiB", "cache_score": "best"}, "score: got 'best'; expected one of 'posterior'"),
-        ({"cache_budget": "4KiB", "cache_score": "replay"}, "epochs: got nothing; expected a value"),
     ],
 )
 def test_caches_that_are_refused(settings, words):
