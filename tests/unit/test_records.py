@@ -163,18 +163,13 @@ REPORT = ["cache-report", "rmat:8,4", "--seeds", "all", "--fanouts", "3", "--bat
 PLAN = ["plan", "rmat:8,4", "--fanouts", "3", "--batch-size", "32", "--json"]
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "name", "code"),
-    [(REPORT, "--figure", "f.png", 0), (REPORT, "--output", "f.json", 2), (PLAN, "--output", "f.json", 2)],
-)
-def test_reports_are_printed_whatever_becomes_of_their_files(command, option, name, code, full_disk, tmp_path):
-    full_disk(name)
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        done = CliRunner().invoke(app, [*command, option, str(tmp_path / name)])
-    assert done.exit_code == code, done.output
+@pytest.mark.parametrize("command", [REPORT, PLAN])
+def test_reports_are_printed_whatever_becomes_of_their_files(command, full_disk, tmp_path):
+    full_disk("f.json")
+    done = CliRunner().invoke(app, [*command, "--output", str(tmp_path / "f.json")])
+    assert done.exit_code == 2, done.output
     assert json.loads(done.stdout)
-    assert "No space left on device" in (done.stderr if code else str(seen[-1].message))
+    assert "No space left on device" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
