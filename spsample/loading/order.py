@@ -115,6 +115,9 @@ class Order:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on with the state of a loader, which has what `state` returned, and its epoch."""
 
+    def end(self, epoch: int) -> None:
+        """Take an epoch for over whose positions nobody asked for: nothing to do here."""
+
 
 class Epochs:
     """Seeds in batches, epoch by epoch, and where a loader stands among them.
@@ -181,7 +184,7 @@ class Epochs:
 
     def end_epoch(self) -> None:
         """Let the next pass be of the next epoch; a sampler that draws the order has drawn that of this one."""
-        self._order.positions(self.random_seed, self.epoch)
+        self._order.end(self.epoch)
         self.set_epoch(_after(self.epoch))
 
     def state_dict(self) -> dict[str, Any]:

@@ -102,6 +102,10 @@ class SamplerOrder(Order):
             require_type("state", order, torch.Tensor, "an order that state_dict() returned")
             self._drawn, self._epoch = self._checked(order.tolist()), state["epoch"]
 
+    def end(self, epoch: int) -> None:
+        """Draw what the sampler has given for an epoch that is over, so that its next draw is of the next one."""
+        self.positions(0, epoch)
+
     def _draw(self) -> NDArray[np.int64]:
         self._draws += 1
         return self._checked(islice(self._sampler, self.num_positions + 1))
