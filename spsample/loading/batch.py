@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends import backend_for
 from spsample.common.arrays import as_array, is_bfloat16
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.features.formats import refuse_sparse_tensors
 from spsample.sampling.adapters import as_tensor
@@ -184,6 +184,9 @@ def gather_features(features: FeatureSource | None, vertices: Any, rows: RowMemo
 def _features(features: Any, graph: BaseGraph, ranking: Callable[[], Any] | None) -> FeatureSource | None:
     if features is None:
         return None
+    if hasattr(features, "num_rows") and not isinstance(features, FeatureSource):
+        expected = "an array, or a source whose class is derived from spsample.features.FeatureSource"
+        raise DTypeError(argument="features", given=f"an object of type {type(features).__name__}", expected=expected)
     num_nodes = graph.num_nodes
     source = features if isinstance(features, FeatureSource) else _source_for(graph, features, ranking)
     if source.num_rows != num_nodes:

@@ -199,6 +199,12 @@ def test_features_may_be_a_store_sparse_or_missing():
     assert batch.y is None
 
 
+def test_a_source_that_is_not_derived_is_told_of_its_base():
+    own = type("Own", (), {"num_rows": len(DATA.x), "dim": 3, "gather": lambda self, ids, out=None, at=None: out})
+    with pytest.raises(DTypeError, match=r"^features: got an object of type Own; .* spsample.features.FeatureSource"):
+        make(features=own())
+
+
 def test_duplicate_seeds_are_merged_in_a_batch():
     batch = next(iter(make(seeds=[7, 3, 7, 3], shuffle=False)))
     assert batch.seeds.tolist() == [7, 3]
