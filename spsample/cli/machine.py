@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -58,9 +59,10 @@ class Finding:
 def survey(say: Callable[[str], object]) -> list[Finding]:
     """Look at everything; what goes wrong while looking is a finding too. `say` is told which package is looked at."""
     looks: list[Callable[[], list[Finding]]] = [software, core, hardware, mpi, gpus, data_folder]
-    looks += [partial(package_finding, package, say) for package in PACKAGES]
-    with ThreadPoolExecutor(6) as pool:
-        findings = [finding for found in pool.map(_findings, looks) for finding in found]
+    by_area = groupby(PACKAGES, key=lambda package: package.area)
+    looks += [partial(package_findings, tuple(packages), say) for _, packages in by_area]
+    with ThreadPoolExecutor(len(looks)) as pool:
+        findings = [finding for findings in pool.map(_findings, looks) for finding in findings]
     areas = list(dict.fromkeys(finding.area for finding in findings))
     return sorted(findings, key=lambda finding: areas.index(finding.area))
 
@@ -206,17 +208,33 @@ PACKAGES = (
 )
 
 
-def package_finding(package: Package, say: Callable[[str], object]) -> list[Finding]:
-    """Look for an optional package; one with an expression is imported in a process of its own, with a limit."""
-    say(package.module)
-    installed, name = _installed(package), package.module.partition(".")[0]
+def package_findings(packages: Sequence[Package], say: Callable[[str], object]) -> list[Finding]:
+    """Look for optional packages; those with an expression are imported in a process of their own, with a limit.
+
+    They share it, as importing torch once for each package that needs it would take seconds. A package that ends
+    the process is broken, and those after it get a new one.
+    """
+    installed = {package.module: _installed(package) for package in packages}
+    waiting = [package for package in packages if installed[package.module] and package.more is not None]
+    answers: dict[str, tuple[str, str]] = {}
+    while waiting:
+        say(waiting[0].module)
+        answers |= _imported(waiting)
+        waiting = [package for package in waiting if package.module not in answers]
+    return [
+        _package_finding(package, installed[package.module], *answers.get(package.module, ("", "")))
+        for package in packages
+    ]
+
+
+def _package_finding(package: Package, installed: str | None, more: str, error: str) -> Finding:
+    name = package.module.partition(".")[0]
     if installed is None:
-        return [Finding(package.area, name, "missing", "not installed", f"for {package.use}: {package.install}")]
-    more, error = _imported(package)
+        return Finding(package.area, name, "missing", "not installed", f"for {package.use}: {package.install}")
     if error:
         advice = f"uninstall it, then: {package.install}"
-        return [Finding(package.area, name, "broken", f"{installed}, which cannot be imported: {error}", advice)]
-    return [Finding(package.area, name, "ok", f"{installed}, {more}" if more else installed)]
+        return Finding(package.area, name, "broken", f"{installed}, which cannot be imported: {error}", advice)
+    return Finding(package.area, name, "ok", f"{installed}, {more}" if more else installed)
 
 
 def _installed(package: Package) -> str | None:
@@ -228,28 +246,50 @@ def _installed(package: Package) -> str | None:
     return None
 
 
-def _imported(package: Package) -> tuple[str, str]:
-    """Import a package elsewhere, if it is to be imported: what more it says, and what went wrong."""
-    if package.more is None:
-        return "", ""
-    code = (
-        f"import importlib, json\nm = importlib.import_module({package.module!r})\n"
-        f"try:\n    more = str({package.more})\nexcept Exception as error:\n    more = str(error)\n"
-        "print('\\n' + json.dumps(more), flush=True)\nimport os; os._exit(0)"
-    )
+_IMPORTS = """
+import importlib, json, os, sys
+for module, expression in json.loads(sys.argv[1]):
     try:
-        done = _finished([sys.executable, "-W", "ignore", "-c", code], _SECONDS, {**os.environ, "OMP_NUM_THREADS": "1"})
-    except subprocess.TimeoutExpired:
-        return "", f"no answer within {_SECONDS:.0f} seconds"
+        m = importlib.import_module(module)
+    except Exception as error:
+        answer = "", f"{type(error).__name__}: {error}"
+    else:
+        try:
+            answer = str(eval(expression)), ""
+        except Exception as error:
+            answer = str(error), ""
+    print("\\n" + json.dumps(["spsample", module, *answer]), flush=True)
+os._exit(0)
+"""
+
+
+def _imported(packages: Sequence[Package]) -> dict[str, tuple[str, str]]:
+    """Import packages elsewhere: what each says, and what went wrong; at least for the first of them."""
+    expressions = json.dumps([(package.module, package.more) for package in packages])
+    command = [sys.executable, "-W", "ignore", "-c", _IMPORTS, expressions]
+    try:
+        done = _finished(command, _SECONDS, {**os.environ, "OMP_NUM_THREADS": "1"})
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or ""
+        answers = _answers(output if isinstance(output, str) else output.decode(errors="replace"))
+        failure = f"no answer within {_SECONDS:.0f} seconds"
     except OSError as error:
-        return "", str(error)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        return "", lines[-1] if lines else f"its import ended with status {done.returncode}"
-    try:
-        return str(json.loads(done.stdout.strip().splitlines()[-1])), ""
-    except (ValueError, IndexError):
-        return "", ""
+        answers, failure = {}, str(error)
+    else:
+        answers = _answers(done.stdout)
+        failure = (done.stderr.strip().splitlines() or [f"its import ended with status {done.returncode}"])[-1]
+    unanswered = [package.module for package in packages if package.module not in answers]
+    return answers | {module: ("", failure) for module in unanswered[:1]}
+
+
+def _answers(output: str) -> dict[str, tuple[str, str]]:
+    """What the program said of packages, among all that they print themselves."""
+    answers = {}
+    for line in output.splitlines():
+        if line.startswith('["spsample", '):
+            _, module, more, error = json.loads(line)
+            answers[module] = more, error
+    return answers
 
 
 # ------------------------------------------------------------------------------------------------------------- programs

@@ -16,7 +16,6 @@ from spsample.cli.screen import (
 )
 from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
-from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 from spsample.timeline import stage_times, work_seconds
 
@@ -102,7 +101,9 @@ def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:
     """Where rows of cached features came from, in all these runs or on all these ranks; nothing where none are."""
     if not counts:
         return
-    hits, misses, hit_bytes, miss_bytes = (sum(one[name] for one in counts) for name in CacheCounts._fields)
+    hits, misses, hit_bytes, miss_bytes = (
+        sum(count[name] for count in counts) for name in ("hits", "misses", "hit_bytes", "miss_bytes")
+    )
     share = percent(hits / max(hits + misses, 1))
     yield (
         f"features: {share} of {hits + misses:,.0f} rows cached; "

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spsample.cli import machine
-from spsample.cli.machine import Finding, Package, ask, package_finding
+from spsample.cli.machine import Finding, Package, ask, package_findings
 from spsample.cli.main import app
 
 
@@ -102,7 +102,7 @@ def stand_in(tmp_path, monkeypatch, source):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(machine, "_installed", lambda package: "1.0")
     package = Package("data", "stand_in_package", ("stand-in",), "tests", "stand-in", "m.more()")
-    return package_finding(package, str)[0]
+    return package_findings([package], str)[0]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,19 @@ def test_packages_that_are_installed(source, status, detail, tmp_path, monkeypat
     assert finding.status == status
     assert detail in finding.detail
     assert bool(finding.advice) == (status == "broken")
+
+
+def test_packages_after_one_that_ends_the_process(tmp_path, monkeypatch):
+    sources = {"first_one": "", "second_one": "import os; os._exit(3)", "third_one": "", "fourth_one": "1 / 0"}
+    for name, source in sources.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(machine, "_installed", lambda package: "1.0")
+    findings = package_findings([Package("data", name, (name,), "tests", "it", "'here'") for name in sources], str)
+    assert [finding.status for finding in findings] == ["ok", "broken", "ok", "broken"]
+    assert findings[2].detail == "1.0, here"
+    assert "status 3" in findings[1].detail
+    assert "ZeroDivisionError" in findings[3].detail
 
 
 def test_what_raises_is_a_finding(monkeypatch):
