@@ -6,7 +6,7 @@ import pytest
 import same_bulks
 from jobs import run_job
 from partitioned_cases import ALGORITHMS, divisors
-from same_bulks import ONE_PROCESS, Result
+from same_bulks import ALL_ALGORITHMS, ONE_PROCESS, Result
 from typer.testing import CliRunner
 
 SMALL = ["run", "--graph", "rmat:8,6", "--batches", "9", "--batch-size", "8", "--hubs", "8KiB"]
@@ -16,7 +16,7 @@ def folders(path):
     return ["--graph-cache", str(path / "graphs"), "--out", str(path / "results")]
 
 
-def number_of_bulks(ranks, algorithms=tuple(ALGORITHMS)):
+def number_of_bulks(ranks, algorithms=ALL_ALGORITHMS):
     """Three samplers, with weights and without, with hub rows and without."""
     return 12 * len(divisors(ranks)) * len(algorithms)
 
