@@ -39,6 +39,6 @@ def trained(inputs: Inputs, data: Dataset, sampler: sp.Sampler, **config: Any) -
     figures = {"seconds": time.perf_counter() - begin.time - spent["evaluation"], "batches": epochs}
     stages = ("sampling", "features", "training", "waiting")
     figures |= {f"{stage}_ms": 1e3 * spent.get(stage, 0.0) / epochs for stage in stages}
-    staleness = getattr(trainer.steps, "largest_staleness", None)
+    staleness = getattr(trainer.pipeline, "largest_staleness", None)
     trainer.close()
     return {**figures, "loss": result.history[-1].loss, "accuracy": result.test, "stalest": staleness or 0}

@@ -5,7 +5,7 @@ Parameters of the command are what it trains on and where its output goes; all e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,25 +24,21 @@ from spsample.cli.progress import print_note, print_progress
 from spsample.cli.ranks import (
     RanksData,
     abort_on_error,
-    check_rank_options,
     note_ignored_options,
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import resume_hint_on_exit
 from spsample.cli.screen import print_json, print_line, print_message
+from spsample.cli.train_options import SETTINGS, Command, TrainOptions
 from spsample.comm.launch import detect
-from spsample.common.options import Option, at_least, values_of
-from spsample.common.units import require_bytes
+from spsample.common.options import values_of
 from spsample.errors import DataError, InputError
 from spsample.settings import (
-    METRIC_NAMES,
     Preset,
     RankOptions,
-    Recording,
+    Runs,
     SamplerChoice,
-    TrainConfig,
     differing,
-    preset_for,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
-__all__ = ["SETTINGS", "Runs", "train"]
+__all__ = ["train"]
 
 _EXAMPLES = """
 Examples:
@@ -83,48 +79,6 @@ _DATASET = (
     "digits or another name (cora, reddit, ogbn-arxiv, ...), a store, a path ending in .npz, rmat:SCALE,EDGE_FACTOR or "
     "planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"
 )
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Which runs are made: on what of the data set, and how often."""
-
-    metric: Annotated[
-        str,
-        Option(
-            "Metric of the evaluation; auto: what the data set says.",
-            "Data",
-            choices=("auto", *METRIC_NAMES),
-        ),
-    ] = "auto"
-    split: Annotated[int | None, Option("Which published split, from 0 on.", "Data", unset="0")] = None
-    all_splits: Annotated[bool, Option("Train on every published split.", "Data", flags="--all-splits")] = False
-    rewire: Annotated[
-        bool,
-        Option(
-            "Control: permute the edges' sources first; on a planted graph no model does better than chance then.",
-            "Data",
-            flags="--rewire",
-        ),
-    ] = False
-    features_on_disk: Annotated[
-        str | None,
-        Option(
-            "Leave the features of a store on its disk, with at most this much of them in memory, as in 2GiB.",
-            "Data",
-            unset="memory maps",
-            check=require_bytes,
-            decisive=False,
-        ),
-    ] = None
-    """On one rank; changes no sample and no loss."""
-    repeats: Annotated[
-        int, Option("Train this often, with the random seeds from --random-seed on.", "Run", check=at_least(1))
-    ] = 1
-
-
-SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
-"""What declares the options of `train`."""
 
 
 @with_options(*SETTINGS, preset=differing())
@@ -159,57 +113,47 @@ def train(
     """
     from spsample.comm import Recorder, init
 
-    given = {**given, "dataset": dataset, "out": out, "resume": resume, "as_json": as_json}
-    how = overridden(RankOptions(), {"backend_comm": given["backend_comm"]})  # others are checked on all ranks together
-    comm = Recorder(init(how.backend_comm))
+    ranks = overridden(RankOptions(), {"backend_comm": given["backend_comm"]})  # all else is checked on ranks together
+    comm = Recorder(init(ranks.backend_comm))
     with abort_on_error(comm):
-        _train(comm, given)
+        _train(comm, given, Command(dataset, out, resume, as_json))
     comm.close()
 
 
 train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 
-def _train(comm: Communicator, given: dict[str, Any]) -> None:
+def _train(comm: Communicator, given: Mapping[str, Any], command: Command) -> None:
     """The command, on these ranks."""
     from spsample.comm import collective
 
     with collective(comm):
-        _check_options(given)
-        if comm.size > 1 and given["pipeline"] == "factored" and given["partitioned"] is None:
-            given["partitioned"] = False  # a sampler has all of the graph
-        overridden(Recording(), given)
-        options = overridden(RankOptions(), given)
-        resumes_local = given["resume"] is not None and options.partition is not None  # other batches are refused below
-        shared = "cooperative" if given["pipeline"] == "cooperative" else given["batches"]
-        check_rank_options(options, comm.size, "local" if resumes_local else shared)
+        options = TrainOptions.parsed(given, command, comm.size)
     if comm.size == 1:
-        note_ignored_options(options)
-    if comm.rank == 0 and given["cache_budget"] is None and given["cache_score"] not in (None, TrainConfig.cache_score):
-        print_note("--cache-score has no effect without --cache-budget")
-    if comm.rank == 0 and given["cache_budget"] is None and given["cache_replacement"] == "lookahead":
-        print_note("--cache-replacement has no effect without --cache-budget")
-    with _timeline(comm, given) as timeline, _ranks_data(comm, options) as ranks:
-        job = _Job.of(given, comm, ranks, timeline)
+        note_ignored_options(options.ranks)
+    if comm.rank == 0:
+        for note in options.notes:
+            print_note(note)
+    with _timeline(comm, options.recording.trace) as timeline, _ranks_data(comm, options.ranks) as ranks:
+        job = _Job.of(command, options, comm, ranks, timeline)
         with collective(comm):
-            folder = _run_folder(given["out"], given["resume"], job)
+            folder = _run_folder(job)
         results: list[TrainResult] = []
         for name, data, seed in job.runs():
             below = folder if len(job) == 1 or folder is None else folder.below(name)
             results.append(_one_run(job, data, seed, below, results))
     if timeline is not None and comm.rank == 0:
-        _tell_timeline(timeline, quiet=given["as_json"])
+        _tell_timeline(timeline, quiet=command.as_json)
     _report(job, folder, results)
 
 
 @contextmanager
-def _timeline(comm: Communicator, given: dict[str, Any]) -> Iterator[Timeline | None]:
+def _timeline(comm: Communicator, path: str | None) -> Iterator[Timeline | None]:
     """The timeline of --trace, written when the runs are over; collective."""
     from spsample.comm import collective
     from spsample.timeline import Timeline
     from spsample.timeline.timeline import require_writable
 
-    path = overridden(Recording(), given).trace
     if path is None:
         yield None
         return
@@ -251,7 +195,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         return
     if folder is not None and (len(results) > 1 or not folder.has_figures):
         folder.finish(results)
-    if job.given["as_json"]:
+    if job.command.as_json:
         print_json(summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()})
         return
     if ranks is None:
@@ -283,9 +227,8 @@ def _cached(results: list[TrainResult]) -> dict[str, int] | None:
 class _Job:
     """What is to be trained: the options, and the preset with those that were given; on which ranks."""
 
-    given: dict[str, Any]
-    sampler: str
-    options: Runs
+    command: Command
+    options: TrainOptions
     first: _Loaded
     preset: Preset
     comm: Communicator
@@ -293,48 +236,52 @@ class _Job:
     timeline: Timeline | None
 
     @classmethod
-    def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None, timeline: Timeline | None) -> _Job:
+    def of(
+        cls,
+        command: Command,
+        options: TrainOptions,
+        comm: Communicator,
+        ranks: RanksData | None,
+        timeline: Timeline | None,
+    ) -> _Job:
         from spsample.comm import collective
 
+        random_seed = options.preset("").train.random_seed
+        first = _load(ranks, command.dataset, options.runs.split or 0, random_seed)
         with collective(comm):
-            options = overridden(Runs(), given)
-            random_seed = overridden(Preset(), given).train.random_seed
-            sampler = overridden(SamplerChoice(), given).sampler
-        first = _load(ranks, given["dataset"], options.split or 0, random_seed)
-        with collective(comm):
-            preset = overridden(preset_for(first.dataset.name), given)
-        return cls(given, sampler, options, first, preset, comm, ranks, timeline)
+            preset = options.preset(first.dataset.name)
+        return cls(command, options, first, preset, comm, ranks, timeline)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Options that would give the same runs again, under the names that files of settings have."""
-        unused = "layer_sizes" if self.sampler == "graphsage" else "fanouts"
+        unused = "layer_sizes" if self.options.sampler == "graphsage" else "fanouts"
         values = values_of(self.preset) | {
-            "sampler": self.sampler,
+            "sampler": self.options.sampler,
             "backend": get_backend(self.preset.train.backend).name,
         }
-        values |= {name: value for name, value in vars(self.options).items() if value not in (None, False)}
+        values |= {name: value for name, value in vars(self.options.runs).items() if value not in (None, False)}
         values.pop(unused)
-        return {**written(SETTINGS, values), "dataset": self.given["dataset"]}
+        return {**written(SETTINGS, values), "dataset": self.command.dataset}
 
     @property
     def parts(self) -> dict[str, Any]:
         """Options that say which seeds are local to which rank, as files of settings have them; none where none are."""
         if self.ranks is None or self.preset.train.batches != "local":
             return {}
-        options = overridden(RankOptions(), self.given)
-        values = {name: getattr(options, name) for name in ("partitioned", "replication", "partition")}
+        values = {name: getattr(self.options.ranks, name) for name in ("partitioned", "replication", "partition")}
         return written([RankOptions], {name: value for name, value in values.items() if value is not None})
 
     def __len__(self) -> int:
-        return self.options.repeats * (self.first.dataset.num_splits if self.options.all_splits else 1)
+        runs = self.options.runs
+        return runs.repeats * (self.first.dataset.num_splits if runs.all_splits else 1)
 
     def runs(self) -> Iterator[tuple[str, _Loaded, int]]:
         """Name, data set and random seed of each run."""
-        start, path, first = self.preset.train.random_seed, self.given["dataset"], self.first.dataset
-        splits = range(first.num_splits) if self.options.all_splits else [first.split]
+        start, path, first = self.preset.train.random_seed, self.command.dataset, self.first.dataset
+        splits = range(first.num_splits) if self.options.runs.all_splits else [first.split]
         for split in splits:
-            for seed in range(start, start + self.options.repeats):
+            for seed in range(start, start + self.options.runs.repeats):
                 same = split == first.split and seed == start
                 data = self.first if same else _load(self.ranks, path, split, seed)
                 yield f"split-{split}-seed-{seed}", data, seed
@@ -347,13 +294,13 @@ class _Job:
         prepare = partial(
             _prepare,
             scaling=self.preset.scaling,
-            metric=self.options.metric,
-            rewire_seed=seed if self.options.rewire else None,
+            metric=self.options.runs.metric,
+            rewire_seed=seed if self.options.runs.rewire else None,
         )
         ready = prepare(data.dataset) if self.ranks is None else self.ranks.spread(data.dataset, data.path, prepare)
-        if self.options.features_on_disk is not None:
-            ready = self._on_disk(ready, self.options.features_on_disk)
-        sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
+        if self.options.runs.features_on_disk is not None:
+            ready = self._on_disk(ready, self.options.runs.features_on_disk)
+        sampler = sampling.build_sampler(self.options.sampler, self.preset.fanouts, self.preset.layer_sizes)
         parts = None if self.ranks is None else self.ranks.seed_parts()
         return Trainer(ready, sampler, self.preset.model, config, parts=parts, timeline=self.timeline)
 
@@ -362,7 +309,7 @@ class _Job:
         from spsample.data.stored import is_store
         from spsample.features import DiskFeatures
 
-        path = self.given["dataset"]
+        path = self.command.dataset
         if self.ranks is not None:
             given, expected = f"it on {self.comm.size} ranks, which keep their rows in memory", "one rank"
         elif not is_store(path):
@@ -398,35 +345,36 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     from spsample.comm.objects import broadcast_object
 
     done = None if folder is None else broadcast_object(job.comm, folder.result)
-    quiet, prints = job.given["as_json"], job.comm.rank == 0
+    quiet, prints = job.command.as_json, job.comm.rank == 0
     if done is not None and done.settings.get("epochs") == job.preset.train.epochs:
         if prints and not quiet:
             print_progress(f"random seed {seed}: all {job.preset.train.epochs} epochs are trained")
         return done
     trainer = job.trainer(data, seed)
     if not before and not quiet and prints:
-        where = None if job.ranks is None else overridden(RankOptions(), job.given).describe(job.comm)
+        where = None if job.ranks is None else job.options.ranks.describe(job.comm)
         print_plan(trainer, job.settings, where)
     progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not prints)
     with _resume_hint(job), progress:
         if prints:
             trainer.callbacks.append(progress)
-        result = trainer.fit() if folder is None else folder.fit(trainer, overridden(Recording(), job.given))
+        result = trainer.fit() if folder is None else folder.fit(trainer, job.options.recording)
     trainer.close()
     return result
 
 
 def _resume_hint(job: _Job) -> AbstractContextManager[None]:
     """Around a run: where it is ended, rank 0 says how to go on."""
-    folder = job.given["resume"] or job.given["out"]
+    folder = job.command.resume or job.command.out
     launcher = detect().launcher if job.comm.size > 1 else ""
     return resume_hint_on_exit(folder, ranks=job.comm.size, launcher=launcher, prints=job.comm.rank == 0)
 
 
-def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:
+def _run_folder(job: _Job) -> RunFolder | None:
     """The folder of --out, which rank 0 makes, or of --resume."""
     from spsample.training.runs import RunFolder
 
+    out, resume = job.command.out, job.command.resume
     if resume is not None:
         saved = _check_resumed(RunFolder(resume), job)
         epochs = job.preset.train.epochs
@@ -438,7 +386,7 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     folder = RunFolder(out)
     if job.comm.rank == 0:
         folder.create()
-        recording = {**vars(overridden(Recording(), job.given)), "trace": None}  # of this command alone
+        recording = {**vars(job.options.recording), "trace": None}  # of this command alone
         write_config(folder.config, "train", {**job.settings, **job.parts, **recording})
     return folder
 
@@ -464,23 +412,6 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
         raise InputError(argument="epochs", given=given, expected=f"at least {planned}")
     require_epochs(epochs, planned, wanted["schedule"])
     return saved
-
-
-def _check_options(given: dict[str, Any]) -> None:
-    """Refuse what cannot be used, and options that would have no effect."""
-    runs = overridden(Runs(), given)
-    sampler = overridden(SamplerChoice(), given).sampler
-    sampling.require_sampler_options(sampler, given["fanouts"], given["layer_sizes"])
-    if runs.all_splits and runs.split is not None:
-        raise InputError(argument="split", given=f"{runs.split} with --all-splits", expected="one of the two")
-    if given["resume"] is not None and (given["out"] or given["config"]):
-        raise InputError(argument="--resume", given="it with --out or --config", expected="the folder of a run alone")
-    if given["tensorboard"] and not (given["out"] or given["resume"]):
-        raise InputError(argument="--tensorboard", given="it without --out", expected="a folder for the files")
-    if given["tensorboard"]:
-        from spsample.training.callbacks import require_tensorboard
-
-        require_tensorboard()  # before there is a folder
 
 
 def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:

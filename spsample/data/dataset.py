@@ -63,6 +63,11 @@ class Dataset:
     num_splits: int = 1
     meta: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of a model: a class each, or a label each where a vertex may have several."""
+        return int(self.y.shape[1]) if self.y.ndim == 2 else self.num_classes
+
     def require_training_data(self) -> Features:
         """Return the features, if there is everything that training needs.
 

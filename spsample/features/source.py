@@ -219,6 +219,9 @@ class FeatureSource(ABC):
     def _hint(self, batches: list[Any] | None) -> None:  # noqa: B027
         """Take what `prefetch_hint` was told, checked; called where it `looks_ahead`."""
 
+    def reset_counts(self) -> None:  # noqa: B027
+        """Count from 0 again, where rows are counted."""
+
     def duplicate(self) -> Self:
         """Return these features over communicators of their own, for another thread; collective.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from spsample.settings.presets import PRESETS, Preset, differing, preset_for
 from spsample.settings.ranks import RankOptions
+from spsample.settings.runs import Recording, Runs
 from spsample.settings.sampling import SAMPLERS, SamplerChoice, SamplerSizes
-from spsample.settings.training import ARCHITECTURES, METRIC_NAMES, ModelConfig, Recording, TrainConfig
+from spsample.settings.training import ARCHITECTURES, METRIC_NAMES, ModelConfig, TrainConfig
 
 __all__ = [
     "ARCHITECTURES",
@@ -20,6 +21,7 @@ __all__ = [
     "Preset",
     "RankOptions",
     "Recording",
+    "Runs",
     "SamplerChoice",
     "SamplerSizes",
     "TrainConfig",

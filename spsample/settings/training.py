@@ -1,11 +1,13 @@
 """Settings of a training run: its model, its optimisation and evaluation, and how often it writes."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
-from spsample.common.checks import require_choice, require_number, require_path, require_type, short
+from spsample.common.checks import require_choice, require_number, require_type, short
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -30,7 +32,6 @@ __all__ = [
     "METRIC_NAMES",
     "PIPELINES",
     "ModelConfig",
-    "Recording",
     "TrainConfig",
 ]
 
@@ -38,15 +39,46 @@ _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
 
-PIPELINES = ("sync", "overlap", "factored", "cooperative")
-"""What `TrainConfig.pipeline` can be."""
 
-_WHY_SHUFFLED = {
-    "cooperative": "each batch has seeds of all ranks",
-    "factored": "any rank may train any batch",
+class PipelineRules(NamedTuple):
+    """What the settings of a run can be with a pipeline.
+
+    Attributes
+    ----------
+    own : tuple of str
+        Settings that no other pipeline has.
+    only : dict
+        Settings that can have one value alone, with that value and the reason.
+    works_ahead : bool
+        Whether stages work ahead, whose threads and memory can be set.
+    shares_batches : bool
+        Whether all ranks work on one batch at a time.
+    """
+
+    own: tuple[str, ...] = ()
+    only: Mapping[str, tuple[Any, str]] = MappingProxyType({})
+    works_ahead: bool = True
+    shares_batches: bool = False
+
+
+PIPELINES = {
+    "sync": PipelineRules(works_ahead=False),
+    "overlap": PipelineRules(),
+    "factored": PipelineRules(
+        own=("sampler_ranks", "step_batches", "queue_memory", "switches", "staleness"),
+        only={
+            "batches": ("shuffled", "any rank may train any batch"),
+            "fetch": ("batch", "the batches of a bulk go to several ranks"),
+            "cache_replacement": ("static", "a trainer does not know its next batches"),
+        },
+        works_ahead=False,
+    ),
+    "cooperative": PipelineRules(
+        only={"batches": ("shuffled", "each batch has seeds of all ranks")},
+        shares_batches=True,
+    ),
 }
-
-_OF_FACTORED = ("sampler_ranks", "step_batches", "queue_memory", "staleness")
+"""What `TrainConfig.pipeline` can be: each name is that of a module of `spsample.pipelines`."""
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -72,7 +104,7 @@ CACHE_SCORES = (
 )
 """Scores that choose cached features; `register_score` adds to what `TrainConfig.cache_score` can be."""
 
-_SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION, _RUN = "Sampling", "Model", "Optimisation", "Evaluation", "Run"
+_SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION = "Sampling", "Model", "Optimisation", "Evaluation"
 
 _positive = partial(require_number, is_right=lambda x: x > 0, expected="a positive number")
 _not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
@@ -89,11 +121,6 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 def _cache_budget(argument: str, value: Any) -> None:
     if not isinstance(value, str) or value != "auto":
         require_bytes(argument, value)
-
-
-def _trace(argument: str, value: Any) -> None:
-    if require_path(argument, value).suffix != ".json":
-        raise InputError(argument=argument, given=repr(value), expected="a file that ends in .json")
 
 
 def _device(argument: str, value: Any) -> None:
@@ -181,7 +208,7 @@ class TrainConfig:
             "sample and ranks that train; or side by side and with all ranks at work on one batch of --batch-size "
             "seeds for each of them.",
             _SAMPLING,
-            choices=PIPELINES,
+            choices=tuple(PIPELINES),
             decisive=False,
         ),
     ] = "overlap"
@@ -375,47 +402,23 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with; the loader checks the sizes it gets."""
         check_settings(self)
-        if self.pipeline in ("cooperative", "factored") and self.batches != "shuffled":
-            raise InputError(
-                argument="batches",
-                given=f"{self.batches!r} with pipeline={self.pipeline!r}",
-                expected=f"'shuffled': {_WHY_SHUFFLED[self.pipeline]}",
-            )
-        self._require_stages()
-        if self.pipeline == "factored":
-            self._require_each_by_itself()
-        else:
-            self._require_unset(_OF_FACTORED, "pipeline='factored', or none")
-            if not self.switches:
-                given = f"False with pipeline={self.pipeline!r}"
-                raise InputError(argument="switches", given=given, expected="pipeline='factored', or True")
+        rules = PIPELINES[self.pipeline]
+        for name, (value, reason) in rules.only.items():
+            self._require(name, value, f"{value!r}: {reason}")
+        if not rules.works_ahead or self.prefetch == 0:
+            for name in ("stage_threads", "prefetch_budget"):
+                self._require(name, None, "none: no stages work ahead then")
+        for other, others in PIPELINES.items():
+            for name in others.own if other != self.pipeline else ():
+                default = getattr(TrainConfig, name)
+                self._require(name, default, f"pipeline={other!r}, or {'none' if default is None else default}")
 
-    def _require_stages(self) -> None:
-        """Refuse settings of stages that work ahead where none do."""
-        if self.pipeline in ("sync", "factored") or self.prefetch == 0:
-            self._require_unset(("stage_threads", "prefetch_budget"), "none: no stages work ahead then")
-
-    def _require_unset(self, names: tuple[str, ...], expected: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                ahead = "" if self.prefetch else " and prefetch=0"
-                given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
-                raise InputError(argument=name, given=given, expected=expected)
-
-    def _require_each_by_itself(self) -> None:
-        """Refuse what does not go with batches that are trained by whoever is free."""
-        if self.fetch != "batch":
-            raise InputError(
-                argument="fetch",
-                given=f"{self.fetch!r} with pipeline='factored'",
-                expected="'batch': the batches of a bulk go to several ranks",
-            )
-        if self.cache_replacement != "static":
-            raise InputError(
-                argument="cache_replacement",
-                given=f"{self.cache_replacement!r} with pipeline='factored'",
-                expected="'static': a trainer does not know its next batches",
-            )
+    def _require(self, name: str, value: Any, expected: str) -> None:
+        """Refuse any other value of a setting with this pipeline."""
+        if getattr(self, name) != value:
+            ahead = "" if self.prefetch else " and prefetch=0"
+            given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
+            raise InputError(argument=name, given=given, expected=expected)
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values; the others change its speed alone."""
@@ -427,40 +430,4 @@ class TrainConfig:
     @property
     def shares_batches(self) -> bool:
         """Whether all ranks work on one batch at a time."""
-        return self.pipeline == "cooperative"
-
-
-@dataclass(frozen=True)
-class Recording:
-    """How often a run writes to its folder, and what else it writes."""
-
-    checkpoint_minutes: Annotated[
-        float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
-    ] = 10.0
-    checkpoint_batches: Annotated[
-        int, Option("Batches between two checkpoints; 0 for none.", _RUN, check=at_least(0))
-    ] = 0
-    checkpoint_epochs: Annotated[
-        int, Option("Epochs between two checkpoints; 0 for none.", _RUN, check=at_least(0))
-    ] = 1
-    log_every: Annotated[
-        int, Option("Batches per line of metrics.jsonl; 0: lines per epoch alone.", _RUN, check=at_least(0))
-    ] = 0
-    tensorboard: Annotated[
-        bool, Option("Write TensorBoard's files into the folder too.", _RUN, flags="--tensorboard")
-    ] = False
-    trace: Annotated[
-        str | None,
-        Option(
-            "File for what each thread of each rank did and when, in Chrome's trace format, which Perfetto opens.",
-            _RUN,
-            values="file that ends in `.json`",
-            unset="none",
-            check=_trace,
-        ),
-    ] = None
-    """Of this command alone: the settings of a run's folder do not name it."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no interval."""
-        check_settings(self)
+        return PIPELINES[self.pipeline].shares_batches

@@ -13,13 +13,11 @@ from spsample.nn.aggregation import aggregate
 from spsample.nn.block_convolutions import BlockGATConv, BlockGCNConv, BlockSAGEConv
 from spsample.nn.blocks import Block, BlockMaker
 from spsample.nn.dropout import VertexDropout
+from spsample.pipelines import CooperativeGradients, FactoredGradients, Gradients, StepLoss, gradients_for
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint, write_checkpoint
-from spsample.training.cooperative import CooperativeGradients
 from spsample.training.evaluation import full_logits, sampled_logits
-from spsample.training.factored import FactoredGradients
-from spsample.training.gradients import Gradients, StepLoss, gradients_for
 from spsample.training.memory import keep_memory
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spsample.comm import collective
 from spsample.common.checks import require_int, require_number, require_path
 from spsample.errors import require_module
 from spsample.store.folder import only_recorded
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from spsample.training.results import EpochRecord, TrainResult
     from spsample.training.trainer import Trainer
 
-__all__ = ["Callback", "Checkpointer", "Journal", "TensorBoard", "require_tensorboard"]
+__all__ = ["Callback", "Callbacks", "Checkpointer", "Journal", "TensorBoard", "require_tensorboard"]
 
 
 class Callback:
@@ -54,6 +57,33 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
+
+
+class Callbacks(list[Callback]):
+    """Those of a run, in the order in which they are called."""
+
+    def tell(self, trainer: Trainer, event: str, *arguments: Any) -> None:
+        """Call that method of all; collective."""
+        with collective(trainer.comm, call="callbacks of training"):
+            for callback in self:
+                getattr(callback, event)(trainer, *arguments)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of all, by name."""
+        return {name: callback.state_dict() for name, callback in self._named()}
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Go on from states; a callback that has none begins anew."""
+        for name, callback in self._named():
+            callback.load_state_dict(states.get(name, {}))
+
+    def _named(self) -> Iterator[tuple[str, Callback]]:
+        """With the names of their types; of several of one type, those after the first are numbered."""
+        counts: Counter[str] = Counter()
+        for callback in self:
+            name = type(callback).__name__
+            counts[name] += 1
+            yield (name if counts[name] == 1 else f"{name} {counts[name]}"), callback
 
 
 class Journal(Callback):

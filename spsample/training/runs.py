@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
-from spsample.settings.training import Recording
+from spsample.settings import Recording
 from spsample.store.folder import only_recorded, system_errors, whole_file
 from spsample.training.callbacks import Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint

@@ -67,7 +67,7 @@ def train(job, data, comm, calls, folder):
                 write_checkpoint(folder / "checkpoint.pt", trainer.state_dict())
 
     trainer = trainer_of(job, data, comm, [] if folder is None else [AfterEachStep()])
-    next(iter(trainer.steps.gradients.model.parameters())).register_hook(lambda gradient: calls("hook", "backward"))
+    next(iter(trainer.pipeline.gradients.model.parameters())).register_hook(lambda gradient: calls("hook", "backward"))
     if folder is not None and (folder / "checkpoint.pt").exists():
         trainer.load_state_dict(read_checkpoint(folder / "checkpoint.pt"))
     history = [[record.loss.hex(), record.val] for record in trainer.fit().history]

@@ -22,8 +22,8 @@ from spsample.distributed.cooperative import owners_of, share_out
 from spsample.errors import InputError, SpSampleError
 from spsample.nn.dropout import DropoutKey, Rows, VertexDropout
 from spsample.nn.exchange import require_exchanged
+from spsample.pipelines import CooperativeGradients
 from spsample.training import BlockMaker, ModelConfig, TrainConfig, Trainer, build_model
-from spsample.training.cooperative import CooperativeGradients
 
 TIMEOUT = 60.0
 SEEDS = np.random.default_rng(0).permutation(400)[:130]
@@ -401,8 +401,7 @@ class NoExchange(torch.nn.Module):
 def test_a_model_that_exchanges_nothing_is_refused():
     def body(comm):
         trainer = trainer_on(comm)
-        trainer.model = NoExchange(DATA.x.shape[1])
-        trainer.steps.gradients = CooperativeGradients(trainer.model, comm)
+        trainer.pipeline.attach(NoExchange(DATA.x.shape[1]), trainer.optimizer)
         with pytest.raises(SpSampleError, match=r"did not call block\.sources"):
             trainer.fit()
         return True

@@ -20,8 +20,8 @@ from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
 from spsample.features import budget as budgets  # noqa: E402
-from spsample.training import Callback, ModelConfig, TrainConfig, Trainer, placing_by_role  # noqa: E402
-from spsample.training.steps import Run  # noqa: E402
+from spsample.pipelines import factored  # noqa: E402
+from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
 
 TIMEOUT = 40.0
 ROW = 4 * DATA.x.shape[1]
@@ -226,13 +226,13 @@ def test_a_trial_batch_that_one_rank_cannot_read_is_the_same_error_on_all():
 def test_ranks_share_the_work_of_scores(monkeypatch):
     """Epochs are sampled once in all, not once on each rank."""
     graphs = []
-    found = placing_by_role.score
+    found = factored.score
 
     def noted(name, graph, **workload):
         graphs.append(graph.comm.size)
         return found(name, graph=graph, **workload)
 
-    monkeypatch.setattr(placing_by_role, "score", noted)
+    monkeypatch.setattr(factored, "score", noted)
 
     def body(comm):
         trainer = trainer_of(comm, sampler_ranks=1, cache_budget=DATA.graph.nbytes + 40 * ROW)
@@ -246,7 +246,7 @@ def test_ranks_share_the_work_of_scores(monkeypatch):
 def test_a_trial_is_not_counted_by_a_cache():
     def body(comm):
         trainer = trainer_of(comm, cache_budget=DATA.graph.nbytes + 4096)
-        trainer.steps.begin(Run(trainer.config, trainer.loader, trainer.model, trainer._backward, trainer._optimize))
+        trainer.pipeline.begin()
         counts = trainer.loader.cache_counts
         trainer.close()
         return counts.hits + counts.misses
@@ -322,7 +322,7 @@ class FailingModel(Callback):
         self.is_over = False
 
     def on_start(self, trainer):
-        next(iter(trainer.steps.gradients.model.parameters())).register_hook(self._count)
+        next(iter(trainer.pipeline.gradients.model.parameters())).register_hook(self._count)
 
     def _count(self, gradient):
         self._left -= 1
@@ -517,11 +517,12 @@ def test_what_the_command_refuses(words, said):
 @pytest.mark.parametrize("settings", [{}, {"staleness": 1}])
 def test_a_model_with_buffers_is_refused(settings):
     """They would depend on who has trained which batch."""
-    from spsample.training import steps
 
     def body(comm):
+        trainer = trainer_of(comm, sampler_ranks=1, **settings)
         model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
         with pytest.raises(InputError, match=r"model: got one with a buffer, '1.running_mean'"):
-            steps.steps_for(TrainConfig(pipeline="factored", **settings), model, comm)
+            trainer.pipeline.attach(model, trainer.optimizer)
+        trainer.close()
 
     run_threads(2, body, TIMEOUT)

@@ -16,8 +16,8 @@ from spsample.comm import Recorder, run_threads  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import score  # noqa: E402
+from spsample.pipelines.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
-from spsample.training.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 
 TIMEOUT = 60.0
 SAMPLER = sp.GraphSAGE([5, 3])
@@ -282,12 +282,12 @@ def test_evaluation_is_that_of_one_rank(evaluation, memory, architecture):
     alone = trainer_of(DATA, **settings)
     weights = alone.model.state_dict()
     ids = np.concatenate([DATA.val_idx, DATA.test_idx])
-    expected = alone._logits(evaluation, ids)
+    expected = alone.evaluator.logits(alone.model, alone.pipeline, evaluation, ids)
 
     def body(comm):
         trainer = trainer_of(on_ranks(comm), **settings)
         trainer.model.load_state_dict(weights)
-        return trainer._logits(evaluation, ids), trainer.evaluate()
+        return trainer.evaluator.logits(trainer.model, trainer.pipeline, evaluation, ids), trainer.evaluate()
 
     for logits, scores in run_threads(3, body, TIMEOUT):
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)

@@ -22,8 +22,8 @@ import spsample as sp
 from spsample.comm import Recorder, collective, init
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.errors import SpSampleError
+from spsample.pipelines.gradients import CommunicatorGradients, DistributedGradients
 from spsample.training import ModelConfig, TrainConfig, Trainer
-from spsample.training.gradients import CommunicatorGradients, DistributedGradients
 from spsample.training.rank_summary import rank_summary
 
 
@@ -168,7 +168,7 @@ def case_one_rank_leaves(comm):
 def case_gradient(comm):
     seen = Seen()
     trainer = trainer_of(on_ranks(comm), [seen], epochs=1)
-    assert type(trainer.steps.gradients) is CommunicatorGradients  # DDP is for NCCL
+    assert type(trainer.pipeline.gradients) is CommunicatorGradients  # DDP is for NCCL
     trainer.model.eval()  # no dropout
     trainer.fit()
     alone = trainer_of(DATA)
@@ -204,7 +204,7 @@ def case_resumption_at_every_step(comm):
     def trainer_with(*seen):
         trainer = trainer_of(on_ranks(comm), seen, batch_size=16)
         if comm.name == "gloo":
-            trainer.steps.gradients = DistributedGradients(trainer.model, comm)
+            trainer.pipeline.gradients = DistributedGradients(trainer.model, comm)
         return trainer
 
     seen = Seen(save_at="every step")

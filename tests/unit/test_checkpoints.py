@@ -132,9 +132,10 @@ def test_an_interrupted_fit_goes_on(kind, stop, monkeypatch):
     values, result = alone(kind)
     losses = Losses(9 if stop == "step" else None)
     run = trainer([losses], **KINDS[kind])
-    target = {"step": None, "evaluation": "_scores", "sampling": "_backward"}[stop]
-    if target is not None:
-        monkeypatch.setattr(run, target, raiser(KeyboardInterrupt))
+    if stop == "evaluation":
+        monkeypatch.setattr(run.evaluator, "scores", raiser(KeyboardInterrupt))
+    elif stop == "sampling":
+        monkeypatch.setattr(run.pipeline, "backward", raiser(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run.fit()
     monkeypatch.undo()

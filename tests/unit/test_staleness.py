@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 
 from spsample.comm import run_threads  # noqa: E402
 from spsample.errors import DTypeError, InputError  # noqa: E402
+from spsample.pipelines.asynchronous import Apply, Grant, StalenessBound  # noqa: E402
+from spsample.pipelines.gradients import CommunicatorGradients  # noqa: E402
 from spsample.training import FactoredGradients  # noqa: E402
-from spsample.training.gradients import CommunicatorGradients  # noqa: E402
-from spsample.training.staleness import Apply, Grant, StalenessBound  # noqa: E402
 
 SCHEDULES = 100_000
 

@@ -205,7 +205,7 @@ def test_sampled_and_full_evaluation():
 def test_sizes_of_the_evaluation_may_differ():
     trainer = train(sp.GraphSAGE([2, 2]), evaluation="sampled", test_sizes=(-1, -1))
     trainer.fit()
-    assert trainer.test_sampler == sp.GraphSAGE([-1, -1])
+    assert trainer.evaluator.sampler == sp.GraphSAGE([-1, -1])
     assert trainer.evaluate("sampled") == trainer.evaluate("full")
     other = train(sp.LADIES([64, 64], normalize_rows=True), evaluation="sampled", test_sizes=(400, 400))
     assert other.test_sampler == sp.LADIES([400, 400], normalize_rows=True)

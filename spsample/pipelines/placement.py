@@ -18,65 +18,43 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from spsample.data import Dataset
-    from spsample.sampling import Sampler
+    from spsample.pipelines.setup import TrainingSetup
     from spsample.settings.training import TrainConfig
-    from spsample.store.base_graph import BaseGraph
 
 __all__ = ["in_front", "placed_features", "score_options"]
 
 
-def placed_features(
-    features: FeatureSource,
-    dataset: Dataset,
-    graph: BaseGraph,
-    sampler: Sampler,
-    config: TrainConfig,
-    parts: ArrayLike | None = None,
-) -> FeatureSource:
+def placed_features(setup: TrainingSetup) -> FeatureSource:
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
 
-    Without a budget for a cache it is `features`. An array that is trained on with the backend "cuda" lies on the
-    device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads. Of
-    other features (on a disk, on several ranks) the device keeps as many rows as the budget holds, unless they are to
-    be kept by their next use: that is done in the memory of the host.
+    Without a budget for a cache it is that of the data set. An array that is trained on with the backend "cuda" lies
+    on the device, as much of it as half of its memory or the budget holds, and the rest in memory that the device
+    reads. Of other features (on a disk, on several ranks) the device keeps as many rows as the budget holds, unless
+    they are to be kept by their next use: that is done in the memory of the host.
     Where the batches of a rank hold seeds of its own part, its cache has the rows that these need from elsewhere.
 
     Parameters
     ----------
-    features : FeatureSource
-        Of the data set.
-    dataset : Dataset
-    graph : BaseGraph
-        That batches are sampled from.
-    sampler : Sampler
-    config : TrainConfig
-    parts : array-like (vertices,), optional
-        Of local seeds, as of `BulkLoader`.
+    setup : TrainingSetup
 
     Raises
     ------
     InputError, CapacityError
         As of `CachedFeatures`.
     """
+    config, graph, features, workload = setup.config, setup.graph, setup.features, setup.workload
     budget = config.cache_budget
-    workload: dict[str, Any] = {
-        "graph": graph.host if graph.is_on_device else graph,
-        "seeds": dataset.train_idx,
-        "sampler": sampler,
-        "batch_size": config.batch_size,
-    }
     options = score_options(config)
-    x: Any = dataset.x
+    x: Any = setup.dataset.x
     if config.backend == "cuda" and graph.host is not None and not isinstance(x, FeatureSource):
-        name = usual_score(graph, sampler) if budget is None else config.cache_score
+        name = usual_score(graph, setup.sampler) if budget is None else config.cache_score
         ranking = partial(score, name, **{**workload, "graph": graph.host}, **options)
         return DeviceFeatures(x, _hot(budget), ranking)
     if budget is None:
         return features  # the batches of a partitioned graph pass through the host
     scores: Any = config.cache_score
     if config.batches == "local" and graph.comm.size > 1:
-        scores = _own_scores(config.cache_score, parts, workload, options)
+        scores = _own_scores(config.cache_score, setup.parts, workload, options)
         if isinstance(features, PartitionedFeatures):
             scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
     known = {**workload, **options} if isinstance(scores, str) else {}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import torch
 
-from spsample.comm import Communicator, Recorder, collective
+from spsample.comm import Channel, Communicator, Recorder, Sent, collective
+from spsample.comm.buffers import reduce_in_order
 from spsample.comm.recorder import Counts
 from spsample.common.checks import require_type
 from spsample.errors import InputError
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommunicatorGradients",
+    "CooperativeGradients",
     "DistributedGradients",
+    "FactoredGradients",
     "Gradients",
     "LocalGradients",
     "StepLoss",
@@ -143,6 +146,114 @@ class CommunicatorGradients(LocalGradients):
             first += parameter.numel()
 
 
+class CooperativeGradients(CommunicatorGradients):
+    """Gradients of the mean loss over the seeds of one minibatch, of which each rank has computed some rows.
+
+    Each rank has a part of every row's gradient; they are summed in the order of the ranks.
+
+    Parameters
+    ----------
+    model
+        The same on every rank.
+    comm
+        Used by the thread that trains alone. Phase "gradients".
+
+    Raises
+    ------
+    DTypeError
+        If these are no model and no communicator.
+    """
+
+    def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
+        super().__init__(model, comm)
+
+    def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
+        """Backward, all ranks together; ``share`` is the part of the batch's seeds that ``loss`` is the mean of."""
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+
+    def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """Sum the gradients and the losses."""
+        total_loss = self._comm.all_reduce(np.array([loss.item() * num_seeds, num_seeds]), phase="gradients")
+        if self._comm.size > 1:
+            mine = [_gradient(parameter).reshape(-1) for parameter in self._parameters]
+            self._take(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
+        loss_sum, seeds = total_loss.tolist()
+        return StepLoss(loss_sum / max(seeds, 1.0), int(seeds))
+
+
+class FactoredGradients(CommunicatorGradients):
+    """The mean over the seeds of a list of batches, whichever rank has trained which of them.
+
+    Each rank adds up a p-th of the parameters, batch by batch, and gets the other sums: so the bits are those of as
+    many ranks with a batch each, and do not depend on who trained what. A rank may have trained none.
+
+    After `finish_step` the parameters have the mean. Let them have no gradients (`zero_grad`) before going back through
+    the next batch, which adds to those that there are.
+
+    Parameters
+    ----------
+    model
+        The same on every rank.
+    comm
+        Used by the thread that trains alone. Phase "gradients".
+
+    Attributes
+    ----------
+    comm : Communicator
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spsample.comm import LocalCommunicator
+    >>> model = torch.nn.Linear(2, 1)
+    >>> gradients = FactoredGradients(model, LocalCommunicator())
+    >>> for batch_id, seeds in ((4, 3), (5, 2)):
+    ...     loss = gradients.model(torch.ones(seeds, 2)).mean()
+    ...     gradients.prepare(loss)
+    ...     gradients.keep(batch_id, loss, seeds)
+    >>> gradients.finish_step().num_seeds
+    5
+    """
+
+    def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
+        super().__init__(model, comm)
+        self.comm = comm
+        self._kept: dict[int, NDArray[np.float32]] = {}
+
+    def keep(self, batch_id: int, loss: torch.Tensor, num_seeds: int) -> None:
+        """Keep the gradients of a batch, after `prepare`, and let the parameters have none."""
+        self._kept[batch_id] = self._weighted(loss, num_seeds)
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def drop(self) -> None:
+        """Forget what was kept."""
+        self._kept.clear()
+
+    def finish_step(self) -> StepLoss:
+        """Sum over all batches that ranks have kept, and divide by all seeds; collective."""
+        size = self.comm.size
+        ids = np.array(sorted(self._kept), np.int64)
+        length = sum(parameter.numel() for parameter in self._parameters) + 2
+        share = -(-length // size)
+        kept = np.zeros((len(ids), size * share), np.float32)
+        for row, batch_id in zip(kept, ids.tolist(), strict=True):
+            row[:length] = self._kept[batch_id]
+        self._kept.clear()
+        rows = kept.reshape(len(ids), size, share).swapaxes(0, 1)
+        counts = np.full(size, len(ids))
+        sends = [Sent(np.tile(ids, size), counts), Sent(rows.reshape(-1, share), counts)]
+        all_ids, all_rows = (received.rows for received in Channel(self.comm).exchange(sends, phase="gradients"))
+        in_order = all_rows[np.argsort(all_ids)]
+        mine = reduce_in_order(in_order, "sum") if len(in_order) else np.zeros(share, np.float32)
+        total = self.comm.all_gather(mine, phase="gradients").reshape(-1)[:length]
+        return self._mean(total)
+
+
 class DistributedGradients:
     """By torch's DistributedDataParallel, which sums on the GPUs while it goes back through the layers.
 
@@ -252,3 +363,7 @@ def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:
         return np.zeros(parameter.numel(), np.float32)
     flat: NDArray[np.float32] = parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).reshape(-1)
     return flat
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    return (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).detach().cpu()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from threading import Lock
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 
 from spsample.common.locks import renewed
 
 __all__ = ["RunGenerator"]
+
+T = TypeVar("T")
 
 
 class RunGenerator:
@@ -54,6 +56,15 @@ class RunGenerator:
                 torch.random.set_rng_state(self._state)
             self._state = None
             yield
+
+    def drawing(self, build: Callable[[], T]) -> Callable[[], T]:
+        """Return a function that builds with the run's numbers."""
+
+        def built() -> T:
+            with self.in_use():
+                return build()
+
+        return built
 
     @classmethod
     @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from spsample.errors import InputError
-from spsample.loading.copies import require_device, samples_on_device
+from spsample.loading.copies import require_device
 from spsample.nn.tensors import device_of
 
 if TYPE_CHECKING:
@@ -31,15 +31,17 @@ class Devices(NamedTuple):
     batches: torch.device | None
 
 
-def device_for(config: TrainConfig, graph: BaseGraph) -> Devices:
+def device_for(config: TrainConfig, graph: BaseGraph, *, samples_there: bool = False) -> Devices:
     """Return the device of the settings, and whether batches have to be copied there: not where they are made there.
 
     Parameters
     ----------
     config : TrainConfig
-        Its ``device``, ``backend`` and ``pipeline``.
+        Its ``device`` and ``backend``.
     graph : BaseGraph
         That batches are sampled from.
+    samples_there
+        Whether batches are made on a device.
 
     Raises
     ------
@@ -68,5 +70,4 @@ def device_for(config: TrainConfig, graph: BaseGraph) -> Devices:
     if device != made_on:
         given = f"{config.device!r} with backend='cuda', which samples on {made_on}"
         raise InputError(argument="device", given=given, expected=f"'{made_on}', or none")
-    is_there = config.pipeline != "factored" and samples_on_device(graph, config.backend)
-    return Devices(device, None if is_there else device)
+    return Devices(device, None if samples_there else device)

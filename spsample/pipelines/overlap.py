@@ -1,0 +1,23 @@
+"""Sampling, fetching and training side by side, in threads; each rank trains a batch of its own in each step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spsample.pipelines.gradients import Gradients, gradients_for
+from spsample.pipelines.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["PIPELINE", "OverlappedPipeline"]
+
+
+class OverlappedPipeline(Pipeline):
+    """The loader works ahead, in threads."""
+
+    def _make_gradients(self, model: torch.nn.Module) -> Gradients:
+        return gradients_for(model, self.comm)
+
+
+PIPELINE = OverlappedPipeline
