@@ -6,8 +6,6 @@ import typer
 
 from spsample.errors import require_module
 
-__all__ = ["bench"]
-
 
 def bench(ctx: typer.Context) -> None:
     """Measure: sampling, loaders, epochs, traffic, beside other libraries; reports, comparisons, figures of papers.

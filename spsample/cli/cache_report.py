@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from spsample.advice import CacheReport
     from spsample.sampling.workload import Workload
 
-__all__ = ["cache_report"]
-
 
 @dataclass(frozen=True)
 class CacheReportOptions(SamplerSizes, SamplerChoice):

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
-__all__ = [
-    "ClusterOptions",
-    "GraphSize",
-    "cluster_facts",
-    "show_cluster",
-    "train_line",
-]
-
 _SIZE_PANEL = "A graph that is not here"
 KINDS = ("rmat", "planted")
 

@@ -34,8 +34,6 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CONFIG", "REMOVED", "SET", "check_given_once", "read_config", "set_defaults", "write_config"]
-
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"
 REMOVED = {

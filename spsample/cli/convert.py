@@ -21,8 +21,6 @@ from spsample.convert.options import ConvertOptions
 if TYPE_CHECKING:
     from spsample.convert import Conversion
 
-__all__ = ["convert"]
-
 _SOURCE = (
     "A file (text, .npy, .parquet, .mtx, .npz, .pt, raw .int32 or .int64; also .gz or .zst), SRC.npy,DST.npy, "
     "a data set's name, rmat:SCALE,EDGE_FACTOR or planted:NODES[,DEGREE[,CLASSES[,NOISE]]]."

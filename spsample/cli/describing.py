@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.store import GraphStore
 
-__all__ = ["describe_dataset", "describe_store"]
-
 _PIECE = 2**22
 _OWN = {
     "format",

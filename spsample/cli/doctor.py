@@ -18,8 +18,6 @@ from spsample.errors import BackendError, require_module
 if TYPE_CHECKING:
     from spsample.cli.machine import Finding
 
-__all__ = ["doctor"]
-
 _STYLES = {"ok": "green", "missing": "dim", "warning": "yellow", "broken": "bold red"}
 
 

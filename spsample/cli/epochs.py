@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.training import EpochRecord, Trainer
 
-__all__ = ["EpochProgress"]
-
 
 class EpochProgress(Display, Callback):
     """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute.

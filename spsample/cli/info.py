@@ -28,8 +28,6 @@ from spsample.errors import DataError, InputError
 if TYPE_CHECKING:
     from spsample.store import GraphStore
 
-__all__ = ["info"]
-
 _HELP = "The folder of a store, or a data set as `spsample train` takes it."
 
 

@@ -21,8 +21,6 @@ from spsample.cli.screen import print_message
 from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
-__all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
-
 _GRACE = 10.0
 _AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _SHARED_CORES = {

@@ -24,8 +24,6 @@ from spsample.common.memory import available_memory, most_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes
 
-__all__ = ["Finding", "find_program", "survey"]
-
 Status = Literal["ok", "missing", "warning", "broken"]
 """Broken: it is installed and does not work. Missing: it is not there, which may be fine."""
 

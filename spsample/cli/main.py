@@ -36,8 +36,6 @@ from spsample.cli.train import train
 from spsample.comm.launch import detect
 from spsample.errors import CapacityError, InputError, SpSampleError
 
-__all__ = ["app", "as_typed"]
-
 
 class _Group(TyperGroup):
     """A group of commands that ends with one line and exit code 2 on an error of the project's own, or the system's.

@@ -15,8 +15,6 @@ from spsample.cli.config import CONFIG, SET, check_given_once
 from spsample.common.options import Setting, check_settings, own_settings, settings_of
 from spsample.errors import InputError
 
-__all__ = ["AsJson", "default_text", "listed", "overridden", "parse_sizes", "refuse_given", "with_options", "written"]
-
 _Settings = TypeVar("_Settings")
 _TYPED = (bool, int, float, Path)
 """What the command line makes of a text itself."""

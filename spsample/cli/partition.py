@@ -21,8 +21,6 @@ from spsample.store.folder import whole_file
 if TYPE_CHECKING:
     from spsample.data import Dataset, PartitionQuality
 
-__all__ = ["partition"]
-
 
 def partition(
     dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],

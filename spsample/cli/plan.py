@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
-__all__ = ["plan"]
-
 _EXAMPLES = """
 Examples:
 

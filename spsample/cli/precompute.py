@@ -13,8 +13,6 @@ import typer
 
 from spsample.errors import InputError
 
-__all__ = ["precompute"]
-
 
 def precompute(
     dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],

@@ -16,8 +16,6 @@ from spsample.common.locks import renewed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Display", "Work", "elapsed", "heartbeat", "print_note", "print_progress"]
-
 MINUTE = 60.0
 
 

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from spsample.distributed import ProcessGrid
     from spsample.settings import RankOptions
 
-__all__ = [
-    "RanksData",
-    "abort_on_error",
-    "check_rank_options",
-    "integers_of",
-    "note_ignored_options",
-    "reports_error",
-]
-
 
 class RanksData:
     """Data sets that every rank opens from the same store; what is no store yet becomes one in a temporary folder.

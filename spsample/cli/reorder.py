@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from spsample.reorder import Reordering
 
-__all__ = ["reorder"]
-
 
 @dataclass(frozen=True)
 class ScoreOptions(SamplerSizes, SamplerChoice):

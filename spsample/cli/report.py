@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spsample.training import Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["percent", "print_phases", "print_plan", "print_ranks", "print_results"]
-
 
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:
     """Print what is about to be trained on what, and the settings as options that would give them again.

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from spsample.errors import CommunicationError, RankError, SpSampleError
 
-__all__ = ["STOPPED", "launched_variables", "resume_command", "resume_hint", "resume_hint_on_exit"]
-
 STOPPED = 128 + signal.SIGINT
 """Exit status after Ctrl-C."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from spsample.loading import BulkLoader
     from spsample.loading.bulk_files import BulkFiles
 
-__all__ = ["sample"]
-
 _EXAMPLES = """
 Examples:
 

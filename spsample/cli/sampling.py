@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from spsample.loading import BulkLoader
     from spsample.sampling import Sampler
 
-__all__ = [
-    "SOURCE",
-    "SamplingOptions",
-    "build_sampler",
-    "make_loader",
-    "make_sampler",
-    "require_sampler_options",
-    "seeds_of",
-]
-
 SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
 
 

@@ -22,21 +22,6 @@ from rich.table import Table
 
 from spsample.store.folder import system_errors, whole_file
 
-__all__ = [
-    "bytes_column",
-    "console",
-    "has_bars",
-    "print_json",
-    "print_line",
-    "print_message",
-    "print_sentence",
-    "print_table",
-    "print_text",
-    "table",
-    "unit_for",
-    "write_facts",
-]
-
 _UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
 _WIDEST = 10_000
 

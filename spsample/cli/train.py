@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
-__all__ = ["train"]
-
 _EXAMPLES = """
 Examples:
 

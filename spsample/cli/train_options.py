@@ -20,9 +20,6 @@ from spsample.settings import (
     preset_for,
 )
 
-__all__ = ["SETTINGS", "Command", "TrainOptions"]
-
-
 SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
 """What declares the options of `train`."""
 

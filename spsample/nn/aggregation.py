@@ -19,8 +19,6 @@ from spsample.nn.tensors import as_array, as_tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["aggregate"]
-
 _REUSE = 5
 """Entries per source from which on rows are gathered first: they are read from memory once then."""
 

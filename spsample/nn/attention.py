@@ -20,8 +20,6 @@ from spsample.nn.transforms import signed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Entries", "attention_weights", "sum_by_head"]
-
 
 class Entries:
     """Where the entries of a sparse matrix are.

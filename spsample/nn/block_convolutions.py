@@ -25,8 +25,6 @@ from spsample.nn.products import linear
 if TYPE_CHECKING:
     from spsample.nn.blocks import Block
 
-__all__ = ["BlockGATConv", "BlockGCNConv", "BlockSAGEConv"]
-
 
 def _check_dims(in_dim: int, out_dim: int) -> None:
     require_int("in_dim", in_dim, minimum=1)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from spsample.nn.dropout import DropoutKey
     from spsample.sampling import Sampler
 
-__all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "value_block", "weighted_degrees"]
-
 _PRODUCTS_OF_A_SUM = 16
 """Multiplications of a matrix product in the time of one number of a sum over neighbours."""
 

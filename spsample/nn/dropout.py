@@ -19,8 +19,6 @@ from spsample.nn.tensors import new_numbers
 from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
 
-__all__ = ["DropoutKey", "RectifiedDropout", "Rows", "Rowwise", "VertexDropout", "dropped"]
-
 _WORDS = 4
 """32-bit words of one counter: masks of four columns."""
 

@@ -13,8 +13,6 @@ from spsample.errors import InputError
 if TYPE_CHECKING:
     from spsample.distributed.cooperative import Routes
 
-__all__ = ["Exchange", "require_exchanged"]
-
 
 class Exchange:
     """The rows of a layer's sources, from those of the vertices that each rank owns; differentiable, and collective.

@@ -9,15 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = [
-    "has_onednn_linear",
-    "is_seen_by_a_mode",
-    "is_traced",
-    "is_untransformed",
-    "onednn_linear",
-    "outside_of_transforms",
-]
-
 
 def is_seen_by_a_mode() -> bool:
     """Whether a dispatch mode, as one that traces, sees each call of an operator; True where that is not known.

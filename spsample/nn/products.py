@@ -16,8 +16,6 @@ from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, o
 from spsample.nn.tensors import with_rounded_rows
 from spsample.nn.transforms import one_by_one, signed
 
-__all__ = ["linear"]
-
 _LARGE = 1 << 24
 """Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from spsample.common.threads import compiled_core
 from spsample.nn.tensors import new_numbers
 
-__all__ = ["is_mostly_zero", "outer_and_column_sums", "outer_sums", "times"]
-
 _MOST = 0.375
 """Share of numbers other than 0 up to which leaving out the others is faster, on every instruction set."""
 

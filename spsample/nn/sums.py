@@ -20,8 +20,6 @@ from spsample.nn.transforms import one_by_one, signed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sums", "has_tangent", "is_differentiated", "summed", "weighted_sums", "with_targets"]
-
 
 def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:
     """``A h``, of A as a `Block` has it: by the compiled core on the processor, by torch elsewhere.

@@ -16,8 +16,6 @@ from spsample.sampling import adapters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_array", "as_tensor", "device_of", "new_numbers", "rounded_rows", "with_rounded_rows"]
-
 
 def as_tensor(array: Any) -> torch.Tensor:
     """A tensor over the memory of a NumPy array (a copy of a read-only one), or of an array on a device.

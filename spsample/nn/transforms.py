@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["one_by_one", "signed"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

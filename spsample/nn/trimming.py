@@ -19,8 +19,6 @@ from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
 
-__all__ = ["Calls", "Trimmed", "calls", "names_of", "rows", "trimmed"]
-
 _ABSENT = object()
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from spsample.loading import Batch
 
-__all__ = ["PIPELINE", "Apply", "AsynchronousPipeline", "Grant", "StalenessBound", "Updates"]
-
 _WANT, _GRADIENT, _WEIGHTS = 0, 1, 2
 _LONGEST_GOODBYE = 10.0
 

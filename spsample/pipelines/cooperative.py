@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from spsample.loading import Batch
 
-__all__ = ["PIPELINE", "CooperativePipeline"]
-
 
 class CooperativePipeline(Pipeline):
     """In each step all ranks have one batch, of ``batch_size`` seeds for each of them."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from spsample.settings.training import TrainConfig
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Devices", "device_for"]
-
 
 class Devices(NamedTuple):
     """Where things are.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from spsample.pipelines.setup import TrainingSetup
     from spsample.settings.training import TrainConfig
 
-__all__ = ["PIPELINE", "FactoredPipeline"]
-
 QUEUE_MEMORY = "1GiB"
 """Of a sampler, where none is given."""
 

@@ -12,8 +12,6 @@ import torch
 
 from spsample.common.locks import renewed
 
-__all__ = ["RunGenerator"]
-
 T = TypeVar("T")
 
 

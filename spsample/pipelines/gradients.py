@@ -17,18 +17,6 @@ from spsample.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "CommunicatorGradients",
-    "CooperativeGradients",
-    "DistributedGradients",
-    "FactoredGradients",
-    "Gradients",
-    "LocalGradients",
-    "StepLoss",
-    "first_ranks_model",
-    "gradients_for",
-]
-
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 

@@ -10,8 +10,6 @@ from spsample.pipelines.pipeline import Pipeline
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PIPELINE", "OverlappedPipeline"]
-
 
 class OverlappedPipeline(Pipeline):
     """The loader works ahead, in threads."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from spsample.nn.dropout import DropoutKey
     from spsample.pipelines.setup import TrainingSetup
 
-__all__ = ["Pipeline"]
-
 
 class Pipeline(ABC):
     """Makes the batches of a run, and takes the steps of its optimiser.

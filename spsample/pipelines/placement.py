@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from spsample.pipelines.setup import TrainingSetup
     from spsample.settings.training import TrainConfig
 
-__all__ = ["in_front", "placed_features", "score_options"]
-
 
 def placed_features(setup: TrainingSetup) -> FeatureSource:
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
-__all__ = ["TrainingSetup"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrainingSetup:

@@ -6,8 +6,6 @@ from typing import Any
 
 from spsample.pipelines.overlap import OverlappedPipeline
 
-__all__ = ["PIPELINE", "SerialPipeline"]
-
 
 class SerialPipeline(OverlappedPipeline):
     """The loader makes each batch when it is asked for."""

@@ -8,8 +8,6 @@ from spsample.common.options import Option, values_of
 from spsample.settings.sampling import SamplerSizes
 from spsample.settings.training import ModelConfig, TrainConfig
 
-__all__ = ["PRESETS", "Preset", "differing", "preset_for"]
-
 
 @dataclass(frozen=True)
 class Preset(SamplerSizes):

@@ -9,8 +9,6 @@ from spsample.common.units import require_bytes
 if TYPE_CHECKING:
     from spsample.comm import Communicator
 
-__all__ = ["ALGORITHM", "PANEL", "REPLICATION", "RankOptions", "ReplicateHubs"]
-
 PANEL = "Ranks"
 
 REPLICATION = Option("Ranks that hold the same block row, a divisor of their number: c.", PANEL, common=True)

@@ -10,8 +10,6 @@ from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.settings.training import METRIC_NAMES
 
-__all__ = ["Recording", "Runs"]
-
 _RUN = "Run"
 
 _not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")

@@ -11,25 +11,6 @@ from spsample.common.options import Option, at_least
 from spsample.common.stage_threads import require_stage_threads
 from spsample.common.units import require_bytes
 
-__all__ = [
-    "MEMORY_BUDGET",
-    "SAMPLERS",
-    "BatchSize",
-    "Batches",
-    "BulkSize",
-    "EdgeIds",
-    "Fetch",
-    "Layout",
-    "MemoryBudget",
-    "Prefetch",
-    "PrefetchBudget",
-    "RandomSeed",
-    "SamplerChoice",
-    "SamplerSizes",
-    "Seeds",
-    "StageThreads",
-]
-
 SAMPLERS = ("graphsage", "ladies", "fastgcn")
 _PANEL = "Sampling"
 

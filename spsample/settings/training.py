@@ -24,17 +24,6 @@ from spsample.settings.sampling import (
     StageThreads,
 )
 
-__all__ = [
-    "ADDED_OPTIONS",
-    "ADDED_SETTINGS",
-    "ARCHITECTURES",
-    "CACHE_SCORES",
-    "METRIC_NAMES",
-    "PIPELINES",
-    "ModelConfig",
-    "TrainConfig",
-]
-
 _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""

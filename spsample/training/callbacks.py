@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from spsample.training.results import EpochRecord, TrainResult
     from spsample.training.trainer import Trainer
 
-__all__ = ["Callback", "Callbacks", "Checkpointer", "Journal", "TensorBoard", "require_tensorboard"]
-
 
 class Callback:
     """Base of what a `Trainer` calls as it goes; every method may be left out.

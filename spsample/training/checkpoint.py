@@ -17,8 +17,6 @@ from spsample.common.checks import require_path
 from spsample.errors import DataError, DTypeError
 from spsample.store.folder import system_errors, whole_file
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
-
 _MAGIC = b"spsample checkpoint 1 "
 _HINT = "Take an older copy, or start the run again."
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import Sampler
 
-__all__ = ["VerticesHere", "VerticesOnRanks", "full_logits", "layer_by_layer", "sampled_logits"]
-
 EVALUATION_BYTES = 2**30
 """Memory for the vertices whose layer is evaluated at once, unless told otherwise."""
 

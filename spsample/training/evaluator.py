@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
     from spsample.training.models import GNN
 
-__all__ = ["Evaluator"]
-
 
 class Evaluator:
     """Evaluates a model with all neighbours, layer by layer, or with sampled ones. Calls are collective.

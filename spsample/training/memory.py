@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from spsample.common.threads import compiled_core
 
-__all__ = ["keep_memory"]
-
 _OWN_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 """What else sets malloc's thresholds: then they are left as they are."""
 

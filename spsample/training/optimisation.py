@@ -14,8 +14,6 @@ from spsample.errors import InputError
 if TYPE_CHECKING:
     from spsample.settings.training import TrainConfig
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "Schedule", "make_optimizer", "require_epochs"]
-
 
 def _adam(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)

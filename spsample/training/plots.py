@@ -15,8 +15,6 @@ from spsample.store.folder import system_errors, whole_file
 from spsample.timeline import work_seconds
 from spsample.training.results import TrainResult, total_seconds
 
-__all__ = ["plot_curves", "plot_phases"]
-
 _BLUE, _ORANGE, _GREY = "#2b6cb0", "#c05621", "#4a5568"
 
 

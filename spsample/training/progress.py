@@ -11,8 +11,6 @@ from spsample.training.results import EpochRecord
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Best", "Progress"]
-
 
 @dataclass
 class Best:

@@ -10,8 +10,6 @@ from spsample.comm import Communicator, Traffic
 from spsample.comm.objects import all_gather_object
 from spsample.common.checks import require_number, require_type
 
-__all__ = ["RankSummary", "rank_summary"]
-
 
 @dataclass(frozen=True)
 class RankSummary:

@@ -11,8 +11,6 @@ import numpy as np
 from spsample.features import CacheCounts
 from spsample.training.metrics import METRICS
 
-__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary", "total_seconds"]
-
 PHASES = ("sampling", "features", "waiting", "training", "evaluation")
 """Phases that the seconds of every run name."""
 

@@ -11,8 +11,6 @@ from spsample.settings.training import ADDED_SETTINGS
 from spsample.sparse import keys
 from spsample.training.optimisation import require_epochs
 
-__all__ = ["check_state", "reading_state"]
-
 _KEYS = frozenset(
     ("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
 )

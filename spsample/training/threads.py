@@ -10,8 +10,6 @@ import torch
 
 from spsample.common.stage_threads import require_stage_threads
 
-__all__ = ["torch_threads"]
-
 
 @contextmanager
 def torch_threads(stage_threads: Any) -> Iterator[None]:

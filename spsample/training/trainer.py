@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import Sampler
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """Train one model on one data set with one sampler.
