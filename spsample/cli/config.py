@@ -24,7 +24,7 @@ import tomli_w
 import typer
 
 from spsample.errors import DataError, InputError
-from spsample.store.folder import system_errors, whole_file
+from spsample.store.folder import file_error, system_errors, whole_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -66,9 +66,7 @@ def read_config(path: str | Path, command: str) -> dict[str, Any]:
         with system_errors(path, "a TOML file that can be read"):
             tables = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(
-            argument=str(path), given=f"a file that is not TOML ({error})", expected="a TOML file"
-        ) from None
+        raise file_error(path, f"a file that is not TOML ({error})", "a TOML file") from None
     table = tables.get(command, {})
     if not isinstance(table, dict):
         raise InputError(argument=str(path), given=f"{command} = {table!r}", expected=f"a table [{command}]")

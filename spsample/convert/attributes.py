@@ -16,7 +16,7 @@ from spsample.convert.edges import load_map
 from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes
-from spsample.errors import DataError
+from spsample.store.folder import file_error
 from spsample.store.layout import OWN_KEYS
 from spsample.store.npy import read_npz
 
@@ -148,15 +148,14 @@ def _features(argument: str, x: Any, rows: int) -> Any:
     """Features after a check of their shape and their values."""
     if x.ndim not in (1, 2) or x.dtype.kind not in "biuf" or x.shape[0] != rows:
         given = f"features of dtype {x.dtype} and shape {x.shape}"
-        raise DataError(argument=argument, given=given, expected=f"numbers in {rows} rows, one per vertex")
+        raise file_error(argument, given, f"numbers in {rows} rows, one per vertex")
     held = x.data if sparse.issparse(x) else x
     for places, values in _pieces(held) if x.dtype.kind == "f" else ():
         finite = np.isfinite(values)
         if not finite.all():
             row = places.start + int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
             row = int(np.searchsorted(x.indptr, row, side="right")) - 1 if sparse.issparse(x) else row
-            given = f"a value that is not finite in row {row}"
-            raise DataError(argument=argument, given=given, expected="finite features")
+            raise file_error(argument, f"a value that is not finite in row {row}", "finite features")
     return x
 
 
@@ -167,11 +166,11 @@ def _load_matrix(path: Path) -> sparse.csr_array:
         matrix = sparse.csr_array(sparse.load_npz(path))
         matrix.check_format(full_check=True)
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        raise DataError(
-            argument=str(path),
-            given=f"a matrix that cannot be read ({error})",
-            expected="what scipy.sparse.save_npz writes",
-            hint="Dense features are an .npy file.",
+        raise file_error(
+            path,
+            f"a matrix that cannot be read ({error})",
+            "what scipy.sparse.save_npz writes",
+            "Dense features are an .npy file.",
         ) from error
     return matrix
 
@@ -182,5 +181,5 @@ def _splits(path: Path, rows: int) -> dict[str, NDArray[Any]]:
     arrays = read_npz(path, expected)
     splits = named_splits(str(path), arrays, rows)
     if not splits:
-        raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
+        raise file_error(path, f"the arrays {', '.join(arrays) or '(none)'}", expected)
     return splits

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spsample.errors import DataError, MissingDependencyError, require_module
-from spsample.store.folder import system_errors
+from spsample.store.folder import file_error, system_errors
 
 COMPRESSED = (".gz", ".zst", ".zstd")
 ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
@@ -83,7 +83,7 @@ def require_file(path: Path) -> None:
     """
     if not os.path.isfile(path):  # of any name, where Path.is_file raises for one that is too long
         what = "a folder" if os.path.isdir(path) else "no file there"
-        raise DataError(argument=str(path), given=what, expected="a file to convert")
+        raise file_error(path, what, "a file to convert")
 
 
 def require_utf8(path: Path, text: bytes, first_line: int = 1) -> None:
@@ -101,11 +101,11 @@ def require_utf8(path: Path, text: bytes, first_line: int = 1) -> None:
         begin = text.rfind(b"\n", 0, error.start) + 1
         line = text[begin:].partition(b"\n")[0].decode("utf-8", "replace").strip()
         number = first_line + text.count(b"\n", 0, begin)
-        raise DataError(
-            argument=str(path),
-            given=f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8",
-            expected="text in UTF-8",
-            hint="Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW",
+        raise file_error(
+            path,
+            f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8",
+            "text in UTF-8",
+            "Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW",
         ) from None
 
 
@@ -168,7 +168,7 @@ def open_bytes(path: Path) -> Iterator[Any]:
         raise
     except (EOFError, zlib.error, OSError) as error:
         given = f"a file that cannot be read to its end ({error})"
-        raise DataError(argument=str(path), given=given, expected="a whole file, not truncated or damaged") from error
+        raise file_error(path, given, "a whole file, not truncated or damaged") from error
 
 
 @contextmanager

@@ -31,8 +31,8 @@ from spsample.convert.sort import (
     partition,
     sort_buckets,
 )
-from spsample.errors import DataError
 from spsample.store import StoreWriter
+from spsample.store.folder import file_error
 from spsample.store.npy import map_npy
 from spsample.store.validation import INT32_NODES, MAX_NODES
 from spsample.store.verification import num_repeated, num_with_edges
@@ -217,7 +217,7 @@ class _Run:
             cached.flush()
             ids = distinct.ids()
             if len(ids) == 0:
-                raise DataError(argument=edges.name, given="no edges", expected="at least one edge to renumber")
+                raise file_error(edges.name, "no edges", "at least one edge to renumber")
             if self.origin.nodes is not None:
                 ids = self.origin.nodes.join_ids(ids, distinct)
             self.origin = replace(self.origin, original_ids=ids)
@@ -295,13 +295,12 @@ class _Run:
         number = self._limit(edges) or self.origin.num_names() or self.histogram.largest + 1
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
-            hint = "" if self.options.string_ids else "Give --num-nodes."
-            raise DataError(argument=edges.name, given="no edges", expected=expected, hint=hint)
+            raise file_error(edges.name, "no edges", expected, "" if self.options.string_ids else "Give --num-nodes.")
         most = min(1 << _WIDEST_IDS, shutil.disk_usage(self.writer.folder).free // 8)
         if number > most:
             hint = "--renumber numbers the ids that occur 0, 1, ..."
             expected = f"ids below {most}: each takes 8 bytes on the disk, used or not"
-            raise DataError(argument=edges.name, given=f"a vertex id of {number - 1}", expected=expected, hint=hint)
+            raise file_error(edges.name, f"a vertex id of {number - 1}", expected, hint)
         return number
 
     # ---------------------------------------------------------------------------------------------------- sorting

@@ -18,9 +18,10 @@ from spsample.convert.edges import ArrayEdges, EdgeChunk, EdgeList
 from spsample.data.dataset import Dataset
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes, split_arrays
 from spsample.data.npz import load_npz
-from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
+from spsample.errors import DTypeError, InputError, MissingDependencyError
 from spsample.store import Graph, GraphStore
 from spsample.store.adapters import host_array
+from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
 from spsample.store.npy import npz_names, read_npz
 from spsample.store.validation import as_edge_index, as_weights
@@ -91,7 +92,7 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
         elif name not in (*_REMADE, *MAP_ARRAYS, *SPLIT_IDS, *SPLIT_MASKS):
             expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
             hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
-            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
+            raise file_error(store.path, f"an array {name!r}", expected, hint)
     splits = {name: store.array(name) for name in (*SPLIT_IDS, *SPLIT_MASKS) if name in store}
     return facts, arrays | named_splits(str(store.path), splits, dataset.graph.num_nodes)
 
@@ -116,11 +117,10 @@ def open_npz(path: Path) -> Any:
     try:
         graph = Graph.from_scipy(scipy.sparse.load_npz(path))
     except InputError as error:
-        given = f"{error.argument} with {error.given}"
-        raise DataError(argument=str(path), given=given, expected=error.expected) from error
+        raise file_error(path, f"{error.argument} with {error.given}", error.expected) from error
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         given = f"a matrix that cannot be read ({error})"
-        raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error
+        raise file_error(path, given, "what scipy.sparse.save_npz writes") from error
     empty = np.empty(0, np.int64)
     return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
 
@@ -128,14 +128,12 @@ def open_npz(path: Path) -> Any:
 def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:
     """The arrays of a file with ``edge_index``; without ``num_nodes`` rows of x, y or masks tell it, or the edges."""
     if "indptr" in names or "format" in names:
-        given = f"edge_index and {'indptr' if 'indptr' in names else 'a matrix of SciPy'}"
-        raise DataError(argument=str(path), given=given, expected="one graph")
+        raise file_error(path, f"edge_index and {'indptr' if 'indptr' in names else 'a matrix of SciPy'}", "one graph")
     arrays = read_npz(path, "an .npz file with edge_index")
     rows = next((arrays[name] for name in ("x", "y", "train_mask") if name in arrays and arrays[name].ndim), None)
     num_nodes = arrays.get("num_nodes", np.array(-1 if rows is None else len(rows)))
     if num_nodes.size != 1 or num_nodes.dtype.kind not in "iu":
-        given = f"num_nodes of dtype {num_nodes.dtype} and shape {num_nodes.shape}"
-        raise DataError(argument=str(path), given=given, expected="one integer")
+        raise file_error(path, f"num_nodes of dtype {num_nodes.dtype} and shape {num_nodes.shape}", "one integer")
     number = None if rows is None and "num_nodes" not in arrays else int(num_nodes.reshape(()))
     return SimpleNamespace(**{**arrays, "num_nodes": number, "keys": arrays.keys})
 
@@ -189,10 +187,9 @@ def load_pyg(path: Path) -> Any:
             given = "a pickle of other objects, which could run code"
         else:
             given = f"an unreadable file ({type(error).__name__})"
-        expected = "torch_geometric.data.Data, saved by torch.save"
-        raise DataError(argument=str(path), given=given, expected=expected) from error
+        raise file_error(path, given, "torch_geometric.data.Data, saved by torch.save") from error
     if graphs > 1:
-        raise DataError(argument=str(path), given=f"{graphs} graphs", expected="one graph")
+        raise file_error(path, f"{graphs} graphs", "one graph")
     return loaded
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.convert.compressed import require_file
-from spsample.errors import DataError
+from spsample.store.folder import file_error
 from spsample.store.npy import map_npy
 from spsample.store.validation import MAX_NODES
 
@@ -123,8 +123,7 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
             good = (chunk.weights >= 0) & (chunk.weights < np.inf)
         if not good.all():
             at = int(np.argmin(good))
-            given = f"weight {chunk.weights[at]} at {chunk.where(at)}"
-            raise DataError(argument=name, given=given, expected="finite weights of at least 0")
+            raise file_error(name, f"weight {chunk.weights[at]} at {chunk.where(at)}", "finite weights of at least 0")
 
 
 def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
@@ -133,9 +132,7 @@ def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
     at = int(np.argmax(bad))
     ids = f"{int(sources[at])} -> {int(targets[at])}"
     hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
-    raise DataError(
-        argument=name, given=f"the edge {ids} at {chunk.where(at)}", expected=f"vertex ids in [0, {most})", hint=hint
-    )
+    raise file_error(name, f"the edge {ids} at {chunk.where(at)}", f"vertex ids in [0, {most})", hint)
 
 
 class ArrayEdges(EdgeList):
@@ -181,7 +178,7 @@ def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges
     kind, size = np.dtype(dtype).newbyteorder("<"), path.stat().st_size
     if size % (2 * kind.itemsize):
         given = f"{size} bytes, no whole number of pairs of {kind.itemsize} bytes each"
-        raise DataError(argument=str(path), given=given, expected=f"pairs of {dtype}, little-endian")
+        raise file_error(path, given, f"pairs of {dtype}, little-endian")
     flat = np.memmap(path, kind, "r") if size else np.empty(0, kind)
     return ArrayEdges(str(path), flat, flat[1:], 2, _weights(weights, len(flat) // 2))
 
@@ -207,11 +204,11 @@ def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> A
 def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
     """View the array as sources and targets, one row each."""
     if shape == "auto" and array.shape == (2, 2):
-        raise DataError(
-            argument=str(path),
-            given="shape (2, 2), which may be (2, E) or (E, 2)",
-            expected="to be told which of them",
-            hint='Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
+        raise file_error(
+            path,
+            "shape (2, 2), which may be (2, E) or (E, 2)",
+            "to be told which of them",
+            'Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
             "edge); on the command line --npy-shape.",
         )
     expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
@@ -220,8 +217,7 @@ def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
         return array
     if sizes[1] == 2 and shape != "2,E":
         return array.T
-    hint = "Or two files: SRC.npy,DST.npy"
-    raise DataError(argument=str(path), given=f"shape {array.shape}", expected=f"shape {expected}", hint=hint)
+    raise file_error(path, f"shape {array.shape}", f"shape {expected}", "Or two files: SRC.npy,DST.npy")
 
 
 def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> ArrayEdges:
@@ -234,11 +230,10 @@ def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> Array
     """
     ends = _load(sources, (1,)), _load(targets, (1,))
     if len(ends[0]) != len(ends[1]):
-        given = f"{len(ends[1])} targets for {len(ends[0])} sources"
-        raise DataError(argument=str(targets), given=given, expected="as many")
+        raise file_error(targets, f"{len(ends[1])} targets for {len(ends[0])} sources", "as many")
     if ends[0].dtype != ends[1].dtype:
         given = f"{ends[1].dtype} targets for {ends[0].dtype} sources"
-        raise DataError(argument=str(targets), given=given, expected="the same dtype in both files")
+        raise file_error(targets, given, "the same dtype in both files")
     return ArrayEdges(f"{sources},{targets}", ends[0], ends[1], 1, _weights(weights, len(ends[0])))
 
 
@@ -259,8 +254,7 @@ def _load(path: Path, dimensions: tuple[int, ...]) -> NDArray[Any]:
     if array.dtype.kind not in "iu" or array.dtype == np.uint64 or array.ndim not in dimensions:
         given = f"dtype {array.dtype} and shape {array.shape}"
         wanted = " or ".join(str(d) for d in dimensions)
-        expected = f"integers of at most 63 bits in {wanted} dimension(s)"
-        raise DataError(argument=str(path), given=given, expected=expected)
+        raise file_error(path, given, f"integers of at most 63 bits in {wanted} dimension(s)")
     return array
 
 
@@ -270,7 +264,7 @@ def _weights(path: Path | None, count: int) -> NDArray[Any] | None:
     weights = load_map(path)
     if weights.dtype not in (np.float32, np.float64) or weights.shape != (count,):
         given = f"dtype {weights.dtype} and shape {weights.shape}"
-        raise DataError(argument=str(path), given=given, expected=f"{count} weights of float32 or float64")
+        raise file_error(path, given, f"{count} weights of float32 or float64")
     return weights
 
 
@@ -330,7 +324,7 @@ class _Columns:
                 file.write(values.data.cast("B"))
         except OSError as error:
             given = f"{error.strerror} while edges were read"
-            raise DataError(argument=str(self._files[0].name), given=given, expected="room on the disk") from error
+            raise file_error(self._files[0].name, given, "room on the disk") from error
 
     def flush(self) -> None:
         for file in self._files:

@@ -14,6 +14,7 @@ from spsample.convert.compressed import open_bytes
 from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.convert.text import TextEdges, TextForm
 from spsample.errors import DataError
+from spsample.store.folder import file_error
 
 _MAX_COMMENTS = 1 << 20
 _EXPECTED = "a square Matrix Market file: %%MatrixMarket matrix coordinate pattern|integer|real general|symmetric"
@@ -93,8 +94,7 @@ class MatrixMarketEdges(EdgeList):
             If there were not as many entries as the header says.
         """
         if sum(self._read) != self._header.entries:
-            given = f"{sum(self._read)} entries"
-            raise DataError(argument=self.name, given=given, expected=f"{self._header.entries}, as the header says")
+            raise file_error(self.name, f"{sum(self._read)} entries", f"{self._header.entries}, as the header says")
 
 
 def _read_header(path: Path) -> _Header:
@@ -103,11 +103,11 @@ def _read_header(path: Path) -> _Header:
     lines = text.split("\n")
     words = lines[0].lower().split()
     if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
-        raise DataError(argument=str(path), given=repr(lines[0][:80]), expected=_EXPECTED)
+        raise file_error(path, repr(lines[0][:80]), _EXPECTED)
     if words[3] not in ("pattern", "integer", "real") or words[4] not in ("general", "symmetric"):
-        raise DataError(argument=str(path), given=f"a matrix that is {words[3]} and {words[4]}", expected=_EXPECTED)
+        raise file_error(path, f"a matrix that is {words[3]} and {words[4]}", _EXPECTED)
     number = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("%")), 0)
     sizes = lines[number].split()
     if len(sizes) != 3 or not all(size.isdigit() for size in sizes) or sizes[0] != sizes[1]:
-        raise DataError(argument=str(path), given=f"{lines[number][:80]!r} in line {number + 1}", expected=_EXPECTED)
+        raise file_error(path, f"{lines[number][:80]!r} in line {number + 1}", _EXPECTED)
     return _Header(number + 1, int(sizes[0]), int(sizes[2]), words[3] == "pattern", words[4] == "symmetric")

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from spsample.common.units import format_bytes
 from spsample.convert.edges import EdgeChunk, EdgeList
-from spsample.errors import CapacityError, DataError
+from spsample.errors import CapacityError
+from spsample.store.folder import file_error
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
@@ -68,16 +69,14 @@ def column_names(argument: str, name: str, column: Any) -> list[str]:
     column = column.dictionary_decode() if is_dictionary(column.type) else column
     kind = str(column.type)
     if not (is_integer(column.type) or is_text(kind)):
-        given = f"column {name} of type {kind}"
-        raise DataError(argument=argument, given=given, expected="ids that are names or integers")
+        raise file_error(argument, f"column {name} of type {kind}", "ids that are names or integers")
     if "string" in kind:
         column = column.cast(kind.replace("string", "binary"))  # which need not be UTF-8
     values = column.to_pylist()
     try:
         return ["" if value is None else vertex_name(value if is_text(kind) else str(value)) for value in values]
     except UnicodeDecodeError as error:
-        given = f"{error.object!r} in column {name}, which is no UTF-8"
-        raise DataError(argument=argument, given=given, expected="names in UTF-8") from None
+        raise file_error(argument, f"{error.object!r} in column {name}, which is no UTF-8", "names in UTF-8") from None
 
 
 class VertexNames:

@@ -16,6 +16,7 @@ from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows, feature_rows, open_table
 from spsample.data.labels import PARTS, class_labels, num_classes, repeated
 from spsample.errors import DataError, InputError
+from spsample.store.folder import file_error
 
 _IDS = ("id", "node", "node_id", "nodeid", "vertex", "vertex_id", "vertexid", "name")
 _LABELS = ("label", "y", "class")
@@ -314,7 +315,7 @@ class NodeTable:
         return part
 
     def _refusal(self, given: str, expected: str, hint: str = "") -> DataError:
-        return DataError(argument=str(self.path), given=given, expected=expected, hint=hint)
+        return file_error(self.path, given, expected, hint)
 
 
 class _Words:
@@ -332,13 +333,11 @@ class _Words:
         try:
             coded = (column if is_text(column.type) else column.cast("string")).dictionary_encode()
         except pa.ArrowException:
-            given = f"a column of type {column.type}"
-            raise DataError(argument=argument, given=given, expected="names or numbers") from None
+            raise file_error(argument, f"a column of type {column.type}", "names or numbers") from None
         words = [*column_names(argument, "of words", coded.dictionary), ""]
         places = np.array([self.words.setdefault(word, len(self.words)) for word in words], np.int32)
         if len(self.words) > _MAX_WORDS:
-            given = f"more than {_MAX_WORDS} different values"
-            raise DataError(argument=argument, given=given, expected="classes of vertices")
+            raise file_error(argument, f"more than {_MAX_WORDS} different values", "classes of vertices")
         self._rows.append(places[coded.indices.fill_null(len(words) - 1).to_numpy()])
 
     def values(self, of_words: Sequence[Any]) -> NDArray[Any]:

@@ -17,7 +17,8 @@ from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import CsvTable, VertexRows, feature_rows, matrices
 from spsample.convert.text import TextEdges, TextForm
 from spsample.data.labels import class_labels, named_splits, num_classes
-from spsample.errors import DataError, require_module
+from spsample.errors import require_module
+from spsample.store.folder import file_error
 
 _EDGES, _SIZES = "edge.csv.gz", "num-node-list.csv.gz"
 _FEATURES, _LABELS = "node-feat.csv.gz", "node-label.csv.gz"
@@ -53,7 +54,7 @@ class OgbFolder:
         for name, what in _OTHER_FORMS.items():
             if (self._raw / name).is_file():
                 hint = "spsample convert ogbn-papers100M takes it through ogb." if name == "data.npz" else ""
-                raise DataError(argument=str(path), given=what, expected=f"edges in {_EDGES}", hint=hint)
+                raise file_error(path, what, f"edges in {_EDGES}", hint)
         self._num_nodes = self._size()
 
     def edges(self) -> EdgeList:
@@ -95,23 +96,21 @@ class OgbFolder:
         """How many vertices there are."""
         sizes = self._numbers(self._raw / _SIZES).reshape(-1)
         if len(sizes) != 1:
-            given = f"{len(sizes)} graphs in {_SIZES}"
-            raise DataError(argument=str(self._raw), given=given, expected="one graph, with labels of its vertices")
+            raise file_error(self._raw, f"{len(sizes)} graphs in {_SIZES}", "one graph, with labels of its vertices")
         return int(sizes[0])
 
     def _split(self) -> dict[str, NDArray[Any]]:
         folders = sorted(path for path in self._whole.glob("split/*") if self._part(path, "train") is not None)
         if len(folders) > 1:
             given = f"{len(folders)} splits: {', '.join(path.name for path in folders)}"
-            raise DataError(argument=str(self._whole), given=given, expected="one split, or --splits splits.npz")
+            raise file_error(self._whole, given, "one split, or --splits splits.npz")
         if not folders:
             return {}
         files = {part: self._part(folders[0], part) for part in _PARTS}
         held = {f"{part}_idx": self._numbers(file).reshape(-1) for part, file in files.items() if file is not None}
         if len(held) < len(_PARTS):
             given = f"no {next(part for part in _PARTS if files[part] is None)}.csv.gz"
-            expected = f"all of {', '.join(f'{part}.csv.gz' for part in _PARTS)}"
-            raise DataError(argument=str(folders[0]), given=given, expected=expected)
+            raise file_error(folders[0], given, f"all of {', '.join(f'{part}.csv.gz' for part in _PARTS)}")
         whole = {name: ids.astype(np.int64) if (ids == np.trunc(ids)).all() else ids for name, ids in held.items()}
         return named_splits(str(folders[0]), whole, self._num_nodes)
 

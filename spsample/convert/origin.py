@@ -38,8 +38,9 @@ from spsample.data.generators import NUM_CLASSES, PlantedRows
 from spsample.data.named import NAMED
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
 from spsample.data.stored import dataset_of, is_store
-from spsample.errors import DataError, InputError
+from spsample.errors import InputError
 from spsample.store import GraphStore
+from spsample.store.folder import file_error
 
 if TYPE_CHECKING:
     from spsample.convert.edges import EdgeList
@@ -134,11 +135,11 @@ def _checked(origin: Origin, options: ConvertOptions) -> Origin:
         raise InputError(argument=argument, given=given, expected="the vertices as they are, or a plain list of edges")
     changing = [name for name in _CHANGING if getattr(options, name) not in (False, "no")]
     if origin.row_normalized and changing:
-        raise DataError(
-            argument=origin.edges.name,
-            given=f"a row-normalised graph, whose edges {' and '.join(changing)} would change",
-            expected="a row-normalised graph and none of these options, or another graph",
-            hint="Convert the graph without weights and take normalized('row') of the result.",
+        raise file_error(
+            origin.edges.name,
+            f"a row-normalised graph, whose edges {' and '.join(changing)} would change",
+            "a row-normalised graph and none of these options, or another graph",
+            "Convert the graph without weights and take normalized('row') of the result.",
         )
     return origin
 

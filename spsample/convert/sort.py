@@ -24,8 +24,7 @@ from spsample.common.locks import renewed
 from spsample.common.threads import in_order
 from spsample.convert.edges import EdgeChunk
 from spsample.convert.resources import SortPlan, core
-from spsample.errors import DataError
-from spsample.store.folder import system_errors
+from spsample.store.folder import file_error, system_errors
 
 if TYPE_CHECKING:
     from spsample.convert.edges import EdgeChunk
@@ -88,7 +87,7 @@ class Spill:
                 done += os.pwrite(self._descriptor, view[done:], at + done)
             except OSError as error:
                 given = f"{error.strerror} while edges were sorted"
-                raise DataError(argument=str(self.path.parent), given=given, expected="room on the disk") from error
+                raise file_error(self.path.parent, given, "room on the disk") from error
 
     def segments(self, bucket: int) -> list[Segment]:
         """Return the segments of a bucket, in the order of the input."""
@@ -110,8 +109,7 @@ class Spill:
             while done < end:
                 got = os.preadv(self._descriptor, [view[done:end]], at)
                 if got == 0:
-                    given = "a temporary file that was cut short"
-                    raise DataError(argument=str(self.path), given=given, expected="the records written to it")
+                    raise file_error(self.path, "a temporary file that was cut short", "the records written to it")
                 done, at = done + got, at + got
         return records
 

@@ -29,6 +29,7 @@ from spsample.convert.names import VertexNames, column_names, is_text
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
 from spsample.errors import DataError, InputError, require_module
+from spsample.store.folder import file_error
 
 PARQUET = (".parquet", ".pq")
 _BYTES = 1 << 21
@@ -46,7 +47,7 @@ def _parts(path: Path) -> list[Path]:
     parts = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
     if not parts or any(entry.parent != path for entry in parts):
         given = "parts in folders of their own" if parts else "a folder without Parquet files"
-        raise DataError(argument=str(path), given=given, expected="a folder of .parquet files, the parts of one table")
+        raise file_error(path, given, "a folder of .parquet files, the parts of one table")
     return parts
 
 
@@ -61,8 +62,7 @@ def _whole(path: Path) -> Iterator[Any]:
     except DataError:
         raise
     except (pyarrow.ArrowException, ValueError, OSError) as error:
-        given = f"an unreadable file ({error})"
-        raise DataError(argument=str(path), given=given, expected="a whole Parquet file") from error
+        raise file_error(path, f"an unreadable file ({error})", "a whole Parquet file") from error
 
 
 def check_different(path: Path, names: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ class ParquetTable:
             for name in sorted({*names} ^ {*self.names}):
                 given = f"a part without the column {name}"
                 without = part if name in self.names else self._parts[0]
-                raise DataError(argument=str(without), given=given, expected="the same columns in all parts")
+                raise file_error(without, given, "the same columns in all parts")
 
     def batches(self, columns: Mapping[str, str], most: int = _BYTES) -> Iterator[Any]:
         """Yield record batches of at most `most` rows with these columns, in the types that they have.
@@ -131,8 +131,7 @@ class ParquetTable:
                 for name, kind in columns.items():
                     held = file.schema_arrow.field(name).type
                     if kind == "number" and not numeric_columns([name], [held]):
-                        given = f"column {name} of type {held}"
-                        raise DataError(argument=str(part), given=given, expected="numbers, as in other parts")
+                        raise file_error(part, f"column {name} of type {held}", "numbers, as in other parts")
                 yield from file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False)
 
 
@@ -158,7 +157,7 @@ class ParquetEdges(EdgeList):
         columns = [batch.column(name) for name in self._columns]
         for name, column in zip(self._columns, columns, strict=True):
             if column.null_count:
-                raise DataError(argument=self.name, given=f"a null in column {name}", expected="a value in each row")
+                raise file_error(self.name, f"a null in column {name}", "a value in each row")
         ends = [self._ids(name, column) for name, column in zip(self._columns[:2], columns, strict=False)]
         weights = None if self.weight_dtype is None else self._weights(columns[2])
         return EdgeChunk(ends[0], ends[1], len(ends[0]), weights=weights)
@@ -167,20 +166,18 @@ class ParquetEdges(EdgeList):
         if self._names is not None:
             words = column_names(self.name, name, column)
             if not all(words):
-                given = f"an empty name in column {name}"
-                raise DataError(argument=self.name, given=given, expected="a name in each row")
+                raise file_error(self.name, f"an empty name in column {name}", "a name in each row")
             return np.array([self._names.number(word) for word in words], dtype=np.int64)
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "iu" or values.dtype == np.uint64:
-            given = f"column {name} of type {column.type}"
             hint = "--string-ids takes names." if is_text(column.type) else "Write them as integers."
-            raise DataError(argument=self.name, given=given, expected="integers of at most 63 bits", hint=hint)
+            raise file_error(self.name, f"column {name} of type {column.type}", "integers of at most 63 bits", hint)
         return np.ascontiguousarray(values, dtype=np.int64)
 
     def _weights(self, column: Any) -> Any:
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "iuf":
-            raise DataError(argument=self.name, given=f"weights of type {column.type}", expected="numbers")
+            raise file_error(self.name, f"weights of type {column.type}", "numbers")
         return np.ascontiguousarray(values, dtype=np.float64)
 
 
@@ -220,7 +217,7 @@ def open_table(path: Path) -> VertexTable:
     with open_bytes(path) as file:
         form = binary_form(bytes(file.read(16)))
     if form not in (None, "Parquet"):
-        raise DataError(argument=str(path), given=f"a file that is {form}", expected="a table, text or Parquet")
+        raise file_error(path, f"a file that is {form}", "a table, text or Parquet")
     return ParquetTable(path) if form else CsvTable.with_header(path)
 
 
@@ -254,14 +251,13 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
             value = batch.column(columns[place])[row].as_py()
             given = f"{'no value' if value is None else value} in column {columns[place]} of row {first + row + 1}"
             expected, hint = "finite numbers of 32 bits, as features", _FILL_IN if np.isnan(values[row, place]) else ""
-            raise DataError(argument=str(table.path), given=given, expected=expected, hint=hint)
+            raise file_error(table.path, given, expected, hint)
         first += len(narrow)
         if first > rows:
             break
         yield slice(first - len(narrow), first), narrow
     if first != rows:
-        given = f"{'at least ' if first > rows else ''}{first} rows"
-        raise DataError(argument=str(table.path), given=given, expected=f"{rows}, one per vertex")
+        raise file_error(table.path, f"{'at least ' if first > rows else ''}{first} rows", f"{rows}, one per vertex")
 
 
 class CsvTable:
@@ -358,9 +354,8 @@ def _delimiter(path: Path, row: bytes) -> str:
     if any(names) and not is_sentence and not numbers:
         return clear[0]
     given = f"the first line {row.decode('utf-8', 'replace').strip()!r}"
-    expected = "names of columns, between commas, semicolons or tabs"
     hint = "Put a line with the names of the columns before the rows." if numbers and names else ""
-    raise DataError(argument=str(path), given=given, expected=expected, hint=hint)
+    raise file_error(path, given, "names of columns, between commas, semicolons or tabs", hint)
 
 
 def _no_number(column: Any) -> str | None:
@@ -379,14 +374,13 @@ def _blocks(path: Path) -> Iterator[bytes]:
     """Yield whole rows of a file, some MiB at a time."""
     for rows in blocks(path, _BLOCK, _rows_end, partial(_too_long, path)):
         if rows.count(b'"') % 2:
-            raise DataError(argument=str(path), given="a quote that is not closed", expected="rows of a table")
+            raise file_error(path, "a quote that is not closed", "rows of a table")
         if rows.endswith(b"\n") or not rows.isspace():
             yield rows
 
 
 def _too_long(path: Path, length: int) -> DataError:
-    given = f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)"
-    return DataError(argument=str(path), given=given, expected="rows of a table")
+    return file_error(path, f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)", "rows of a table")
 
 
 def _rows_end(text: bytes) -> int:
@@ -413,9 +407,9 @@ def _errors(path: Path, names: Sequence[str], rows: int) -> Iterator[None]:
         bad = _BAD_VALUE.search(str(error))
         if bad is None:
             text = _ROW.sub(lambda match: f"row {int(match[1]) + rows}", str(error))
-            raise DataError(argument=str(path), given=f"an unreadable file ({text})", expected="a table") from error
+            raise file_error(path, f"an unreadable file ({text})", "a table") from error
         hint = "" if bad[4] else _FILL_IN
         hint = "Ids that are names need --string-ids." if bad[3] == "int64" else hint
         row = "" if bad[2] is None else f" of row {int(bad[2]) + rows}"
         given = f"{bad[4]!r} in column {names[int(bad[1])]}{row}"
-        raise DataError(argument=str(path), given=given, expected="a number in each row", hint=hint) from error
+        raise file_error(path, given, "a number in each row", hint) from error

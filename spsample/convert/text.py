@@ -25,6 +25,7 @@ from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
 from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
+from spsample.store.folder import file_error
 
 _BYTES_PER_EDGE = 4
 _MARKS = ",;\t "
@@ -103,11 +104,11 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
 def _require_text(path: Path, head: bytes) -> None:
     form = binary_form(head)
     if form is not None:
-        raise DataError(
-            argument=str(path),
-            given=f"a file that is no text but {form}",
-            expected="lines of text in UTF-8, one edge each",
-            hint="Give the file the suffix of its form, or say --format.",
+        raise file_error(
+            path,
+            f"a file that is no text but {form}",
+            "lines of text in UTF-8, one edge each",
+            "Give the file the suffix of its form, or say --format.",
         )
 
 
@@ -154,11 +155,11 @@ def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> s
         marks = [mark for mark in marks if better(rows[mark])] or marks
     if len(marks) > 1:
         kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
-        raise DataError(
-            argument=str(path),
-            given=f"the first line {_shown(lines[0])}, with {kinds} between words",
-            expected="one character between columns",
-            hint="Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
+        raise file_error(
+            path,
+            f"the first line {_shown(lines[0])}, with {kinds} between words",
+            "one character between columns",
+            "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
         )
     return marks[0] if marks else " "
 
@@ -273,17 +274,16 @@ class TextEdges(EdgeList):
         given = f"{_shown(line)} in line {number}"
         if not _holds_data(line):
             hint = "Put the first column in quotes where it is an edge, or remove the line."
-            return DataError(argument=self.name, given=given, expected="a comment or an edge", hint=hint)
+            return file_error(self.name, given, "a comment or an edge", hint)
         held = max((i + 1 for i, field in enumerate(fields) if field), default=0)
         if max(form.columns) < len(fields) and not (len(fields) >= form.fields[0] and held <= form.fields[1]):
             expected = f"{form.fields[1]} columns" + (", as in the first line" if form.names else "")
             hint = "A field that holds what separates columns stands in quotes. Lists of neighbours are not read."
-            return DataError(argument=self.name, given=given, expected=expected, hint=hint)
+            return file_error(self.name, given, expected, hint)
         weight = form.columns.weight
         if 0 <= weight < len(fields) and not _NUMBER.fullmatch(fields[weight]):
-            given = f"{fields[weight]!r} as the weight of {given}"
-            return DataError(argument=self.name, given=given, expected="a number, as 1500.5")
-        return DataError(argument=self.name, given=given, expected=self._words, hint=self._hint)
+            return file_error(self.name, f"{fields[weight]!r} as the weight of {given}", "a number, as 1500.5")
+        return file_error(self.name, given, self._words, self._hint)
 
 
 def _shown(line: bytes) -> str:
@@ -293,16 +293,14 @@ def _shown(line: bytes) -> str:
 
 def _bad_quotes(name: str, number: int, line: bytes) -> DataError:
     if b"\r" in line.rstrip(b"\r"):
-        return DataError(
-            argument=name,
-            given=f"a carriage return within line {number}: {_shown(line)}",
-            expected="lines that end in a line feed",
+        return file_error(
+            name, f"a carriage return within line {number}: {_shown(line)}", "lines that end in a line feed"
         )
-    return DataError(
-        argument=name,
-        given=f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
-        expected="quoted fields that end in their line",
-        hint="Quote the whole field, and double the quotes in it. Line breaks within quotes are not read.",
+    return file_error(
+        name,
+        f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
+        "quoted fields that end in their line",
+        "Quote the whole field, and double the quotes in it. Line breaks within quotes are not read.",
     )
 
 
@@ -329,8 +327,7 @@ def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
 
 
 def _too_long(path: Path, length: int) -> DataError:
-    given = f"a line of more than {length} bytes"
-    return DataError(argument=str(path), given=given, expected="lines of text, one edge each")
+    return file_error(path, f"a line of more than {length} bytes", "lines of text, one edge each")
 
 
 class NamedTextEdges(TextEdges):

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.errors import DataError
+from spsample.store.folder import file_error
 
 _LARGEST_WHOLE = 2**53
 
@@ -38,9 +38,8 @@ def class_labels(argument: str, y: NDArray[Any], num_nodes: int | None, hint: st
     array([ 2, -1,  0])
     """
     if y.ndim not in (1, 2) or len(y) != num_nodes or y.dtype.kind not in "biuf" or y.shape[1:] == (0,):
-        given = f"labels of dtype {y.dtype} and shape {y.shape}"
         expected = f"numbers in {'num_nodes' if num_nodes is None else num_nodes} rows, one per vertex"
-        raise DataError(argument=argument, given=given, expected=expected, hint=hint)
+        raise file_error(argument, f"labels of dtype {y.dtype} and shape {y.shape}", expected, hint)
     flat = y.reshape(-1) if y.shape[1:] == (1,) else y
     if flat.dtype.kind == "f":
         flat = np.where(np.isnan(flat), -1, flat)
@@ -51,8 +50,7 @@ def class_labels(argument: str, y: NDArray[Any], num_nodes: int | None, hint: st
         if bad.any():
             place = np.unravel_index(int(np.argmax(bad)), flat.shape)
             given = f"{flat[place]} at position {', '.join(str(int(i)) for i in place)}"
-            expected = "whole numbers; from 0 on, or -1 or NaN where unlabelled"
-            raise DataError(argument=argument, given=given, expected=expected, hint=hint)
+            raise file_error(argument, given, "whole numbers; from 0 on, or -1 or NaN where unlabelled", hint)
     return flat.astype(np.int64)
 
 
@@ -145,8 +143,7 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
         held = {part: f"{part}_{form}" for part in PARTS}
         if (valid := f"valid_{form}") in names:
             if held["val"] in names:
-                given = f"both {held['val']} and {valid}"
-                raise DataError(argument=argument, given=given, expected="one of the two")
+                raise file_error(argument, f"both {held['val']} and {valid}", "one of the two")
             held["val"] = valid
         if any(name in names for name in held.values()):
             splits.append(held)
@@ -154,7 +151,7 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
         return splits[0]  # ids of the first of several splits, as published files have them
     if len(splits) > 1:
         given = " and ".join(next(name for name in split.values() if name in names) for split in splits)
-        raise DataError(argument=argument, given=given, expected="a split in one form")
+        raise file_error(argument, given, "a split in one form")
     return splits[0] if splits else {}
 
 
@@ -190,7 +187,7 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     for name in names.values():
         if name not in arrays:
             given = f"no array {name!r}, but {next(n for n in names.values() if n in arrays)!r}"
-            raise DataError(argument=argument, given=given, expected=f"all of {', '.join(names.values())}, or none")
+            raise file_error(argument, given, f"all of {', '.join(names.values())}, or none")
     if not names:
         return {}
     held = {part: np.asarray(arrays[name]) for part, name in names.items()}
@@ -204,7 +201,7 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
         first: Any = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
         if not np.array_equal(np.flatnonzero(mask[0]), np.sort(first)):
             given = f"{names[part]} and {part}_idx, which differ"
-            raise DataError(argument=argument, given=given, expected="a split in one form, or ids of the first mask")
+            raise file_error(argument, given, "a split in one form, or ids of the first mask")
     splits = max(len(mask) for mask in masks.values())
     whole = {
         f"{part}_masks": np.tile(mask, (splits, 1)) if held[part].ndim == 1 else mask for part, mask in masks.items()
@@ -225,28 +222,26 @@ def check_disjoint(argument: str, ids: Mapping[str, NDArray[np.int64]]) -> None:
     if vertex is not None:
         names = [name for name, array in ids.items() if vertex in array]
         where = f"more than once in {names[0]}" if len(names) == 1 else f"in {' and '.join(names)}"
-        raise DataError(argument=argument, given=f"vertex {vertex} {where}", expected=_DISJOINT)
+        raise file_error(argument, f"vertex {vertex} {where}", _DISJOINT)
 
 
 def _check_masks(argument: str, masks: Mapping[str, NDArray[np.bool_]]) -> None:
     counts = [len(mask) for mask in masks.values()]
     if len(set(counts)) > 1:
-        given = f"{', '.join(map(str, counts))} splits in {', '.join(masks)}"
-        raise DataError(argument=argument, given=given, expected="as many in each")
+        raise file_error(argument, f"{', '.join(map(str, counts))} splits in {', '.join(masks)}", "as many in each")
     for split, (train, val, test) in enumerate(zip(*masks.values(), strict=True)):
         shared = (train & val) | (test & (train | val))
         if shared.any():
             vertex = int(np.argmax(shared))
             names = " and ".join(name for name, mask in masks.items() if mask[split, vertex])
-            given = f"vertex {vertex} in {names} of split {split}"
-            raise DataError(argument=argument, given=given, expected=_DISJOINT)
+            raise file_error(argument, f"vertex {vertex} in {names} of split {split}", _DISJOINT)
 
 
 def _check_lengths(argument: str, names: Mapping[str, str], masks: Mapping[str, NDArray[Any]]) -> None:
     if names["train"].endswith("_mask") and len({mask.shape[:1] for mask in masks.values()}) > 1:
         shapes = ", ".join(str(mask.shape) for mask in masks.values())
         given = f"{shapes} for the shapes of {names['train']}, {names['val']} and {names['test']}"
-        raise DataError(argument=argument, given=given, expected="as many rows in each, one per vertex")
+        raise file_error(argument, given, "as many rows in each, one per vertex")
 
 
 def _mask(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
@@ -256,17 +251,16 @@ def _mask(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDAr
     if not is_mask or rows.ndim != 2 or rows.shape[1] != num_nodes:
         shape = f"({num_nodes}, splits)" if name.endswith("_mask") else f"(splits, {num_nodes})"
         given = f"{name} of dtype {array.dtype} and shape {array.shape}"
-        raise DataError(argument=argument, given=given, expected=f"bool of shape ({num_nodes},) or {shape}")
+        raise file_error(argument, given, f"bool of shape ({num_nodes},) or {shape}")
     return np.ascontiguousarray(rows, dtype=np.bool_)
 
 
 def _ids(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:
     expected = f"a vector of vertex ids in [0, {num_nodes})"
     if (array.dtype.kind not in "iu" and array.size) or array.ndim != 1:
-        given = f"{name} of dtype {array.dtype} and shape {array.shape}"
-        raise DataError(argument=argument, given=given, expected=expected)
+        raise file_error(argument, f"{name} of dtype {array.dtype} and shape {array.shape}", expected)
     bad = (array < 0) | (array >= num_nodes)
     if bad.any():
         at = int(np.argmax(bad))
-        raise DataError(argument=argument, given=f"{name} with {array[at]} at position {at}", expected=expected)
+        raise file_error(argument, f"{name} with {array[at]} at position {at}", expected)
     return array.astype(np.int64)

@@ -14,6 +14,7 @@ from spsample.data.dataset import Dataset, Features
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, Split, class_labels, named_splits, num_classes, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
+from spsample.store.folder import file_error
 from spsample.store.npy import read_npz
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class _Archive:
         return key in self.arrays
 
     def refuse(self, given: str, expected: str, hint: str = "") -> DataError:
-        return DataError(argument=str(self.path), given=given, expected=expected, hint=hint)
+        return file_error(self.path, given, expected, hint)
 
     def get(self, key: str, kinds: str, ndim: int) -> NDArray[Any]:
         """Return an array after a check of its presence, its kind of dtype and its dimensions."""

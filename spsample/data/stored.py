@@ -13,6 +13,7 @@ from spsample.data.dataset import Dataset
 from spsample.data.labels import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
+from spsample.store.folder import file_error
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids
 
@@ -150,4 +151,4 @@ def _checked_ids(store: GraphStore, name: str, ids: NDArray[np.int64], n: int) -
 
 
 def _refusal(store: GraphStore, name: str, given: str, expected: str) -> DataError:
-    return DataError(argument=str(store.path / f"{name}.npy"), given=given, expected=expected)
+    return file_error(store.path / f"{name}.npy", given, expected)

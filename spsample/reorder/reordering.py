@@ -18,7 +18,7 @@ from spsample.common.checks import require_path, require_type
 from spsample.common.memory import available_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
-from spsample.errors import DataError, InputError
+from spsample.errors import InputError
 from spsample.features.score_order import hottest
 from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import ArrayFile, Workers
@@ -36,7 +36,7 @@ from spsample.reorder.row_moves import (
 )
 from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
-from spsample.store.folder import require_free_path, require_room, system_errors
+from spsample.store.folder import file_error, require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
 
 Progress = Callable[[str, int, "int | None"], None]
@@ -199,7 +199,7 @@ def restore(
     if GraphStore.open(target).digest != digest:
         shutil.rmtree(target)
         expected = "the graph of which the store says that it was made"
-        raise DataError(argument=str(source), given="another graph", expected=expected, hint="The store is damaged.")
+        raise file_error(source, "another graph", expected, "The store is damaged.")
     return done
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from spsample.common.threads import compiled_core
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS
-from spsample.errors import DataError
 from spsample.features.gathering import row_reader
 from spsample.reorder.array_files import ArrayFile
 from spsample.store import GraphStore
+from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
 from spsample.store.mapping import load_pages, release_pages
 
@@ -85,11 +85,11 @@ def kinds_of(store: GraphStore, *, relabel: bool) -> Kinds:
     kept = [name for name in others if name not in done]
     unknown = [name for name in kept if relabel and name not in meta.get("edge_features", [])]
     if unknown:
-        raise DataError(
-            argument=str(store.path),
-            given=f"an array {unknown[0]}, of which nothing says whether its rows are vertices",
-            expected="arrays that the form of stores knows",
-            hint='List it in meta.json as "node_features" or "edge_features", or reorder without new numbers.',
+        raise file_error(
+            store.path,
+            f"an array {unknown[0]}, of which nothing says whether its rows are vertices",
+            "arrays that the form of stores knows",
+            'List it in meta.json as "node_features" or "edge_features", or reorder without new numbers.',
         )
     return Kinds(tuple(rows), runs, tuple(ids), tuple(masks), tuple(kept))
 

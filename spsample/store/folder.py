@@ -23,6 +23,11 @@ UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 """The errors by which a file system says that it has no such operation."""
 
 
+def file_error(path: str | os.PathLike[str], given: str, expected: str, hint: str = "") -> DataError:
+    """Return the error about a file or a folder: what it is or holds, and what was expected of it."""
+    return DataError(argument=os.fspath(path), given=given, expected=expected, hint=hint)
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that gets its name, or replaces the one that has it, when the block is left.

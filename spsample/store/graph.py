@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from spsample.backends import get_backend
 from spsample.common.checks import require_choice
-from spsample.errors import DataError
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import adapters, construction, normalization
 from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import ARRAYS, GraphArrays
+from spsample.store.folder import file_error
 from spsample.store.mapped_store import MappedStore
 
 if TYPE_CHECKING:
@@ -544,7 +544,6 @@ def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Grap
     """Open the store of a pickled graph, if it still holds the same one."""
     graph = Graph.open(path, access=access)
     if graph.digest != digest:
-        given = f"a graph with digest {graph.digest}"
         expected = f"the one that was pickled, with digest {digest}"
-        raise DataError(argument=path, given=given, expected=expected, hint="The store was replaced since.")
+        raise file_error(path, f"a graph with digest {graph.digest}", expected, "The store was replaced since.")
     return graph.normalized("row") if weighting == "row" and graph.weighting == "unweighted" else graph

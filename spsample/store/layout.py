@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.errors import DataError
+from spsample.store.folder import file_error
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
 FORMAT = "spsample graph"
@@ -96,14 +96,14 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
     try:
         meta = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(argument=path, given=f"no JSON ({error})", expected="the meta.json of a store") from None
+        raise file_error(path, f"no JSON ({error})", "the meta.json of a store") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         form = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
-        raise DataError(argument=path, given=f"format {form!r}", expected=f'a JSON object with "format": "{FORMAT}"')
+        raise file_error(path, f"format {form!r}", f'a JSON object with "format": "{FORMAT}"')
     arrays = meta.get("arrays")
     _check_version(path, meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION)
     if not isinstance(arrays, dict):
-        raise DataError(argument=path, given="no table of arrays", expected='a JSON object "arrays"')
+        raise file_error(path, "no table of arrays", 'a JSON object "arrays"')
     return meta, {name: _parse_spec(path, name, entry) for name, entry in arrays.items()}
 
 
@@ -111,37 +111,34 @@ def _check_version(path: str, version: Any, known: int) -> None:
     if type(version) is int and version == known:
         return
     newer = type(version) is int and version > known
-    raise DataError(
-        argument=path,
-        given=f"format version {version!r}",
-        expected=f"version {known}, which this release of spsample reads",
-        hint="The store was written by a newer release: upgrade spsample." if newer else "",
+    raise file_error(
+        path,
+        f"format version {version!r}",
+        f"version {known}, which this release of spsample reads",
+        "The store was written by a newer release: upgrade spsample." if newer else "",
     )
 
 
 def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
     """Check and return what is said about one array."""
     if ARRAY_NAME.fullmatch(name) is None:
-        given = f"an array named {name!r}"
-        raise DataError(argument=path, given=given, expected="names of letters, digits and _, a letter first")
+        raise file_error(path, f"an array named {name!r}", "names of letters, digits and _, a letter first")
     if not isinstance(entry, dict) or entry.get("file") != array_file(name):
         file = entry.get("file") if isinstance(entry, dict) else entry
         given = f"the file {file!r} for the array {name}"
-        raise DataError(argument=path, given=given, expected=f"{array_file(name)!r}, in the folder of the store")
+        raise file_error(path, given, f"{array_file(name)!r}, in the folder of the store")
     shape, sums = entry.get("shape"), entry.get("sha256")
     if not isinstance(shape, list) or not shape or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
-        raise DataError(
-            argument=path, given=f"shape {shape!r} of {name}", expected="one or more integers of at least 0"
-        )
+        raise file_error(path, f"shape {shape!r} of {name}", "one or more integers of at least 0")
     if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
-        raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
+        raise file_error(path, f"sha256 of {name} of another form", "a list of SHA-256 sums")
     spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
     if len(shape) > _MAX_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
         expected = f"at most {_MAX_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
-        raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected=expected)
+        raise file_error(path, f"shape {shape!r} of {name}", expected)
     if len(sums) != spec.num_chunks:
         given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"
-        raise DataError(argument=path, given=given, expected=f"{spec.num_chunks}, one per 64 MiB")
+        raise file_error(path, given, f"{spec.num_chunks}, one per 64 MiB")
     return spec
 
 
@@ -152,14 +149,13 @@ def _parse_dtype(path: str, name: str, text: Any) -> np.dtype[Any]:
     except (TypeError, ValueError, SyntaxError):
         dtype = None
     if dtype is None or dtype.kind not in _KINDS or dtype.str != text:
-        given = f"dtype {text!r} of {name}"
-        raise DataError(argument=path, given=given, expected="bools, integers or floats, such as '<i8' or '<f4'")
+        raise file_error(path, f"dtype {text!r} of {name}", "bools, integers or floats, such as '<i8' or '<f4'")
     if not dtype.isnative:
-        raise DataError(
-            argument=path,
-            given=f"dtype {text!r} of {name}, which is of another machine's byte order",
-            expected=f"{dtype.newbyteorder('=').str!r}",
-            hint="Convert the graph again on a machine of this byte order: maps cannot swap bytes.",
+        raise file_error(
+            path,
+            f"dtype {text!r} of {name}, which is of another machine's byte order",
+            f"{dtype.newbyteorder('=').str!r}",
+            "Convert the graph again on a machine of this byte order: maps cannot swap bytes.",
         )
     return dtype
 
@@ -174,12 +170,12 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
     """
     for name in ("indptr", "indices"):
         if name not in specs:
-            raise DataError(argument=path, given=f"no array {name}", expected="the arrays indptr and indices")
+            raise file_error(path, f"no array {name}", "the arrays indptr and indices")
     n, m = _size(path, meta, "num_nodes", 1, MAX_NODES), _size(path, meta, "num_edges", 0, 2**63 - 1)
     weighting = meta.get("weighting")
     if weighting not in _WEIGHTINGS or (weighting == "weighted") != ("data" in specs):
         given = f"weighting {weighting!r} and {'an' if 'data' in specs else 'no'} array data"
-        raise DataError(argument=path, given=given, expected="'weighted' with data, 'unweighted' or 'row' without")
+        raise file_error(path, given, "'weighted' with data, 'unweighted' or 'row' without")
     ids = (np.int64, np.int32) if n <= INT32_NODES else (np.int64,)
     integers, floats = (np.int64, np.int32), (np.float16, np.float32, np.float64)
     _check_array(path, specs, "indptr", (np.int64,), (n + 1,))
@@ -196,8 +192,7 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
     _check_rows(path, specs, "y", n)
     _check_rows(path, specs, "x", n)
     if ("names_ptr" in specs) != ("names_data" in specs):
-        given = "one of names_ptr and names_data"
-        raise DataError(argument=path, given=given, expected="both or neither")
+        raise file_error(path, "one of names_ptr and names_data", "both or neither")
     for name in _feature_names(path, meta, specs, "node_features"):
         _check_rows(path, specs, name, n)
     for name in _feature_names(path, meta, specs, "edge_features"):
@@ -210,7 +205,7 @@ def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: 
     if not names:
         return
     if len(names) < len(MAP_ARRAYS):
-        raise DataError(argument=path, given=f"only {', '.join(names)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
+        raise file_error(path, f"only {', '.join(names)}", f"all of {', '.join(MAP_ARRAYS)}")
     ids = specs["indices"].dtype
     _check_array(path, specs, "row_of_vertex", (ids,), (n,))
     _check_array(path, specs, "vertex_of_row", (ids,), (n,))
@@ -219,13 +214,13 @@ def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: 
     digest = fact.get("digest") if isinstance(fact, dict) else None
     if not isinstance(digest, str) or _SHA256.fullmatch(digest) is None:
         expected = "a JSON object with the digest of the graph, as the store has row_of_vertex"
-        raise DataError(argument=path, given=f"reordered {fact!r}", expected=expected)
+        raise file_error(path, f"reordered {fact!r}", expected)
 
 
 def _size(path: str, meta: dict[str, Any], key: str, least: int, most: int) -> int:
     value = meta.get(key)
     if type(value) is not int or not least <= value <= most:
-        raise DataError(argument=path, given=f"{key} {value!r}", expected=f"an integer in [{least}, {most}]")
+        raise file_error(path, f"{key} {value!r}", f"an integer in [{least}, {most}]")
     return value
 
 
@@ -244,7 +239,7 @@ def _check_array(
     kinds = " or ".join(np.dtype(dtype).name for dtype in dtypes)
     wanted = ", ".join("any" if size is None else str(size) for size in shape)
     given = f"{name} of dtype {spec.dtype} and shape {spec.shape}"
-    raise DataError(argument=path, given=given, expected=f"{name} of {kinds} and shape ({wanted})")
+    raise file_error(path, given, f"{name} of {kinds} and shape ({wanted})")
 
 
 def _check_rows(path: str, specs: dict[str, ArraySpec], name: str, rows: int | None) -> None:
@@ -254,12 +249,11 @@ def _check_rows(path: str, specs: dict[str, ArraySpec], name: str, rows: int | N
     shape = specs[name].shape
     if len(shape) not in (1, 2) or (rows is not None and shape[0] != rows):
         wanted = "any number of" if rows is None else str(rows)
-        given = f"{name} of shape {shape}"
-        raise DataError(argument=path, given=given, expected=f"{name} of {wanted} rows and one or two dimensions")
+        raise file_error(path, f"{name} of shape {shape}", f"{name} of {wanted} rows and one or two dimensions")
 
 
 def _feature_names(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], key: str) -> list[str]:
     names = meta.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) and name in specs for name in names):
-        raise DataError(argument=path, given=f"{key} {names!r}", expected="a list of names of arrays of the store")
+        raise file_error(path, f"{key} {names!r}", "a list of names of arrays of the store")
     return names

@@ -16,7 +16,7 @@ from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
-from spsample.store.folder import is_partial, system_errors
+from spsample.store.folder import file_error, is_partial, system_errors
 from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
@@ -69,7 +69,7 @@ class MappedStore:
                 continue  # a new store took its place meanwhile
             if _identity(folder / META_FILE) == before:
                 return taken
-        raise DataError(argument=str(folder), given="a store that is replaced all the time", expected="one that stays")
+        raise file_error(folder, "a store that is replaced all the time", "one that stays")
 
     @classmethod
     def _opened(cls: type[Store], folder: Path) -> Store:
@@ -198,7 +198,7 @@ class MappedStore:
         if int(starts[0]) != 0 or int(starts[-1]) != edges:
             given = f"rows from {starts[0]} to {starts[-1]}"
             argument = str(self.path / array_file("indptr"))
-            raise DataError(argument=argument, given=given, expected=f"from 0 to the number of edges, {edges}")
+            raise file_error(argument, given, f"from 0 to the number of edges, {edges}")
 
 
 def _identity(path: Path) -> FileIdentity | None:
@@ -213,22 +213,21 @@ def read_meta(folder: Path, path: Path) -> str:
     with system_errors(folder, "the folder of a store, with meta.json in it"):
         if not folder.is_dir():
             what = "a file" if folder.exists() else "nothing there"
-            raise DataError(argument=str(folder), given=what, expected="the folder of a store, with meta.json in it")
+            raise file_error(folder, what, "the folder of a store, with meta.json in it")
     if is_partial(folder):
-        given = "the hidden folder of a store that is being written, or was left behind"
-        raise DataError(argument=str(folder), given=given, expected="a store")
+        raise file_error(folder, "the hidden folder of a store that is being written, or was left behind", "a store")
     with system_errors(path, "a store that can be read"):
         if not path.is_file():
             hint = "A conversion that was interrupted leaves no store: run it again."
-            raise DataError(argument=str(folder), given="a folder without meta.json", expected="a store", hint=hint)
+            raise file_error(folder, "a folder without meta.json", "a store", hint)
         if path.stat().st_size > LARGEST_META:
-            raise DataError(argument=str(path), given=f"{path.stat().st_size} bytes", expected="at most 64 MiB")
+            raise file_error(path, f"{path.stat().st_size} bytes", "at most 64 MiB")
         content = path.read_bytes()
         _check_meta(path, content)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(argument=str(path), given=f"no UTF-8 ({error})", expected="the meta.json of a store") from None
+        raise file_error(path, f"no UTF-8 ({error})", "the meta.json of a store") from None
 
 
 def _check_meta(path: Path, content: bytes) -> None:

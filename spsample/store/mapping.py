@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError
+from spsample.store.folder import file_error
 from spsample.store.layout import ArraySpec
 from spsample.store.npy import read_header
 
@@ -183,9 +184,8 @@ def _open(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> 
         raise _refusal(path, error.strerror or str(error), "a readable .npy file, as meta.json says") from error
     try:
         if identity is not None and FileIdentity.of(os.fstat(descriptor)) != identity:
-            given = "another file than when the store was opened"
             hint = "The store was replaced or changed meanwhile: open it again."
-            raise DataError(argument=str(path), given=given, expected="the same file", hint=hint)
+            raise file_error(path, "another file than when the store was opened", "the same file", hint)
         return descriptor, _checked(path, descriptor, spec)
     except BaseException:
         os.close(descriptor)
@@ -221,5 +221,4 @@ def _header_text(spec: ArraySpec) -> bytes:
 
 
 def _refusal(path: Path, given: str, expected: str) -> DataError:
-    hint = "The store is damaged or incomplete: copy or convert it again."
-    return DataError(argument=str(path), given=given, expected=expected, hint=hint)
+    return file_error(path, given, expected, "The store is damaged or incomplete: copy or convert it again.")

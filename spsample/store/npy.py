@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError
+from spsample.store.folder import file_error
 
 _READERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -229,7 +230,7 @@ def _opened(path: Path, expected: str) -> Iterator[zipfile.ZipFile]:
             _check_count(file, len(archive.infolist()))
             yield archive
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+        raise file_error(path, f"an unreadable file ({error})", expected) from error
 
 
 def _check_count(file: IO[bytes], found: int) -> None:

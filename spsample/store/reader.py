@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spsample.common.checks import require_type
 from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
+from spsample.store.folder import file_error
 from spsample.store.graph import Graph, graph_of
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
@@ -100,7 +101,7 @@ class GraphStore(MappedStore):
             if isinstance(error, DataError):
                 raise
             expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
-            raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
+            raise file_error(self.path, f"broken features x ({error})", expected) from error
         return matrix
 
     @lazily

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import check_range, first_bad
 from spsample.common.threads import in_order, usable_cores
-from spsample.errors import DataError, InputError
+from spsample.errors import InputError
+from spsample.store.folder import file_error
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights
 
@@ -128,7 +129,7 @@ def recorded_sha256(path: Path) -> str | None:
     if match is None or match.group(2) != path.name.encode():
         expected = f"the line that sha256sum writes about {path.name}"
         hint = "This file or the one that it is about is damaged: copy or make both again."
-        raise DataError(argument=str(record_path(path)), given=repr(line[:80])[1:], expected=expected, hint=hint)
+        raise file_error(record_path(path), repr(line[:80])[1:], expected, hint)
     return match.group(1).decode("ascii")
 
 
@@ -142,7 +143,7 @@ def require_recorded(path: Path, sha256: str, recorded: str, hint: str) -> None:
     """
     if sha256 != recorded:
         given = f"another checksum than {record_path(path).name} has"
-        raise DataError(argument=str(path), given=given, expected="the bytes that were written", hint=hint)
+        raise file_error(path, given, "the bytes that were written", hint)
 
 
 _ENTRIES_AT_ONCE = 1 << 19
@@ -207,12 +208,12 @@ def verify_checksums(
     done = 0
     for piece in checksums(arrays):
         if piece.sha256 != specs[piece.name].sha256[piece.chunk]:
-            raise DataError(
-                argument=str(path / array_file(piece.name)),
-                given=f"another checksum in piece {piece.chunk} (of 64 MiB, from 0; the array's bytes "
+            raise file_error(
+                path / array_file(piece.name),
+                f"another checksum in piece {piece.chunk} (of 64 MiB, from 0; the array's bytes "
                 f"{piece.chunk * CHUNK_BYTES} to {piece.chunk * CHUNK_BYTES + piece.nbytes})",
-                expected="the bytes that were written",
-                hint="The file is damaged: copy or convert it again.",
+                "the bytes that were written",
+                "The file is damaged: copy or convert it again.",
             )
         done += piece.nbytes
         report(done)
@@ -232,7 +233,7 @@ def verify_structure(
             except InputError as error:
                 where = f"{error.given} of the piece that begins at {start}" if start else error.given
                 argument = str(path / array_file(name))
-                raise DataError(argument=argument, given=where, expected=error.expected) from None
+                raise file_error(argument, where, error.expected) from None
             report(done + array.nbytes * min(start + step, len(array)) // max(len(array), 1))
         done += array.nbytes
         report(done)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
-from spsample.errors import CapacityError, DataError, DTypeError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.store.base_graph import require_local
 from spsample.store.construction import ARRAYS
-from spsample.store.folder import PartialFolder, sync_file, system_errors
+from spsample.store.folder import PartialFolder, file_error, sync_file, system_errors
 from spsample.store.layout import (
     ARRAY_NAME,
     FORMAT,
@@ -285,7 +285,7 @@ class StoreWriter:
         """Facts that the arrays themselves tell."""
         if "indptr" not in self._arrays or "indices" not in self._arrays:
             given = f"the arrays {', '.join(self._arrays) or '(none)'}"
-            raise DataError(argument=str(self.path), given=given, expected="at least indptr and indices")
+            raise file_error(self.path, given, "at least indptr and indices")
         return {
             "num_nodes": len(self._arrays["indptr"]) - 1,
             "num_edges": len(self._arrays["indices"]),
@@ -295,10 +295,7 @@ class StoreWriter:
     def _check_ends(self, num_edges: int) -> None:
         first, last = int(self._arrays["indptr"][0]), int(self._arrays["indptr"][-1])
         if (first, last) != (0, num_edges):
-            given = f"indptr from {first} to {last}"
-            raise DataError(
-                argument=str(self.path), given=given, expected=f"from 0 to the number of edges, {num_edges}"
-            )
+            raise file_error(self.path, f"indptr from {first} to {last}", f"from 0 to the number of edges, {num_edges}")
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
@@ -310,8 +307,7 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
         return
     given = "a store" if is_store else "a folder that is no store" if path.is_dir() else "a file, or a link to nothing"
     hint = "Pass overwrite=True (on the command line --overwrite) to replace it." if is_store else ""
-    expected = "a path that does not exist, or an empty folder"
-    raise DataError(argument=str(path), given=f"{given} there already", expected=expected, hint=hint)
+    raise file_error(path, f"{given} there already", "a path that does not exist, or an empty folder", hint)
 
 
 def _as_dtype(dtype: Any) -> np.dtype[Any]:
