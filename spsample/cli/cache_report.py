@@ -55,12 +55,12 @@ class CacheReportOptions(SamplerSizes, SamplerChoice):
 
 @with_options(CacheReportOptions)
 def cache_report(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     as_json: AsJson = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
 ) -> None:
-    """Say what would move fewer rows of features: which rows to cache, which copies, which order.
+    """Recommend what moves fewer rows of features: rows to cache, copies, an order.
 
     A few trial epochs are sampled. What comes of it: hits of each score and budget, by a set that stays and with
     lookahead; distinct rows of several batches; bytes of an epoch under each plan of copies and each partition, with
@@ -74,10 +74,10 @@ def cache_report(
     from spsample.advice import advise
     from spsample.advice import cache_report as measured
 
-    options = overridden(CacheReportOptions(), given)
+    options = overridden(CacheReportOptions(), typed)
     if output is not None and not output.parent.is_dir():  # before anything is sampled
         raise InputError(argument="--output", given=str(output), expected="a file in a folder that exists")
-    workload, row_bytes = _workload(source, options, given)
+    workload, row_bytes = _workload(source, options, typed)
     report = measured(
         workload,
         row_bytes,
@@ -98,12 +98,12 @@ def cache_report(
         write_facts(output, facts)
 
 
-def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -> tuple[Workload, int]:
+def _workload(source: str, options: CacheReportOptions, typed: dict[str, Any]) -> tuple[Workload, int]:
     """The batches, and the bytes of a row."""
     from spsample.data import load_dataset
     from spsample.sampling.workload import Workload
 
-    sampling.require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
+    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
     data = load_dataset(source)
     width = 400 if data.x is None else 4 * data.x.shape[1]
     sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes)
@@ -139,9 +139,9 @@ def _show_hits(report: CacheReport) -> None:
         "A row is hit where it is in the cache, which has room for a share of all rows. Which rows it keeps is chosen"
         f" by a score, and they stay; lookahead keeps those that the next {needed}."
     )
-    budgets = sorted({one.budget for one in report.hits})
+    budgets = sorted({share.budget for share in report.hits})
     shown = table("Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets))
-    for name, how in dict.fromkeys((one.score, one.replacement) for one in report.hits):
+    for name, how in dict.fromkeys((share.score, share.replacement) for share in report.hits):
         known = f", lookahead over {count(report.bulk_size, 'batch', 'batches')}" if how == "lookahead" else ""
         shown.add_row(f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets))
     print_table(shown)
@@ -149,8 +149,8 @@ def _show_hits(report: CacheReport) -> None:
 
 def _show_unions(report: CacheReport) -> None:
     print_sentence('Where the rows of several batches are fetched together (fetch="bulk"), each comes once.')
-    shown = table("Batches fetched together", *(f"{one.k:,}" for one in report.unions))
-    shown.add_row("rows a batch", *(f"{one.rows_per_batch:,.0f}" for one in report.unions))
+    shown = table("Batches fetched together", *(f"{union.k:,}" for union in report.unions))
+    shown.add_row("rows a batch", *(f"{union.rows_per_batch:,.0f}" for union in report.unions))
     print_table(shown)
 
 
@@ -162,9 +162,9 @@ def _show_copies(report: CacheReport) -> None:
     )
     title = f"Copies, {report.ranks} devices of {report.budget:.0%} each"
     shown = table(title, f"host, {unit}", f"peers, {unit}", "cost, %")
-    for one in report.copies:
-        cost = (one.host_bytes + report.alpha * one.peer_bytes) / max(report.bytes_per_epoch, 1.0)
-        shown.add_row(one.method, *bytes_column([one.host_bytes, one.peer_bytes], unit), f"{100 * cost:.1f}")
+    for plan in report.copies:
+        cost = (plan.host_bytes + report.alpha * plan.peer_bytes) / max(report.bytes_per_epoch, 1.0)
+        shown.add_row(plan.method, *bytes_column([plan.host_bytes, plan.peer_bytes], unit), f"{100 * cost:.1f}")
     print_table(shown)
 
 
@@ -173,15 +173,15 @@ def _show_partitions(report: CacheReport) -> None:
         "Each rank owns the rows of a part of the vertices, and receives others. Local batches have seeds of the rank's"
         " own part. The largest rank is given over the mean of the ranks."
     )
-    unit = unit_for([one.epoch for one in report.partitions])
+    unit = unit_for([traffic.epoch for traffic in report.partitions])
     caches = {
         "none": "no cache",
         "static": f"{report.budget:.0%} cached",
         "lookahead": f"{report.budget:.0%}, lookahead",
     }
     shown = table(f"Received by {report.ranks} ranks", f"{unit} an epoch", "largest rank")
-    for one in report.partitions:
-        uneven = one.largest / one.mean if one.mean else 1.0
-        name = f"{one.method}, {one.batches} batches, {caches[one.cache]}"
-        shown.add_row(name, *bytes_column([one.epoch], unit), f"{uneven:.2f}")
+    for traffic in report.partitions:
+        uneven = traffic.largest / traffic.mean if traffic.mean else 1.0
+        name = f"{traffic.method}, {traffic.batches} batches, {caches[traffic.cache]}"
+        shown.add_row(name, *bytes_column([traffic.epoch], unit), f"{uneven:.2f}")
     print_table(shown)

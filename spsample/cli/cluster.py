@@ -249,7 +249,7 @@ def _show_memory(plan: ClusterPlan) -> None:
 def _show_phases(plan: ClusterPlan) -> None:
     """Print the phases of each replication that fits, those that take longest first."""
     fitting = [grid for grid in plan.grids if grid.phases]
-    unit = unit_for(size for grid in fitting for one in grid.phases for size in (one.received_max, one.sent_max))
+    unit = unit_for(size for grid in fitting for phase in grid.phases for size in (phase.received_max, phase.sent_max))
     print_sentence(
         f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases "
         "of a replication are those to save at."
@@ -258,9 +258,9 @@ def _show_phases(plan: ClusterPlan) -> None:
     shown.columns[0].header = "c, phase"
     for grid in fitting:
         shown.add_row(f"c = {_c(grid)}", _milliseconds(grid.seconds), "", "", "")
-        for one in sorted(grid.phases, key=lambda phase: -phase.seconds):
-            sizes = bytes_column([one.received_max, one.sent_max], unit)
-            shown.add_row(f"  {one.phase}", _milliseconds(one.seconds), *sizes, f"{one.messages_max:,.0f}")
+        for phase in sorted(grid.phases, key=lambda phase: -phase.seconds):
+            sizes = bytes_column([phase.received_max, phase.sent_max], unit)
+            shown.add_row(f"  {phase.phase}", _milliseconds(phase.seconds), *sizes, f"{phase.messages_max:,.0f}")
         shown.add_section()
     print_table(shown)
 

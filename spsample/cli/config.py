@@ -109,8 +109,8 @@ def check_given_once(ctx: typer.Context) -> None:
     ------
     InputError
     """
-    given = {param.name: param.opts[0] for param in ctx.command.params if param.name in ctx.meta.get(_SET, ())}
-    for name, option in given.items():
+    options = {param.name: param.opts[0] for param in ctx.command.params if param.name in ctx.meta.get(_SET, ())}
+    for name, option in options.items():
         if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
             raise InputError(argument="--set", given=f"{option} twice", expected="it by its option or by --set")
 
@@ -118,15 +118,15 @@ def check_given_once(ctx: typer.Context) -> None:
 def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """A table of settings, by the names of the command's parameters."""
     keys = _keys(ctx.command.params)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in table.items():
         param, negates = keys.get(_underscored(key)) or _refuse_unknown(source, ctx.command, key, keys)
         is_flag = _is_flag(param)
         if isinstance(value, bool) != is_flag:
             expected = "true or false" if is_flag else "a number or a text"
             raise InputError(argument=source, given=f"{key} = {value!r}", expected=expected)
-        found[param.name] = value != negates if is_flag else _as_words(source, key, value)
-    return found
+        settings[param.name] = value != negates if is_flag else _as_words(source, key, value)
+    return settings
 
 
 def _load(ctx: typer.Context, value: str | None) -> str | None:
@@ -145,13 +145,13 @@ def _set(ctx: typer.Context, texts: list[str] | None) -> None:
             raise InputError(argument="--set", given=repr(text), expected="NAME=VALUE, as in lr=0.01")
         key = keys.get(_underscored(name))
         table[name] = _TRUTHS.get(value.lower(), value) if key is not None and _is_flag(key.param) else value
-    found = _by_parameter(ctx, "--set", table)
-    ctx.meta[_SET] = list(found)
-    ctx.default_map = {**(ctx.default_map or {}), **found}
+    settings = _by_parameter(ctx, "--set", table)
+    ctx.meta[_SET] = list(settings)
+    ctx.default_map = {**(ctx.default_map or {}), **settings}
 
 
 _SET = "spsample.set"
-"""Where the context of a command keeps the names of what ``--set`` gave."""
+"""The key of the names that ``--set`` gave, in the context of a command."""
 
 CONFIG: Any = typer.Option(
     "--config",
@@ -176,7 +176,7 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 class _Key(NamedTuple):
-    """What a key of a table sets: a parameter of the command; or takes back, where that is a flag."""
+    """The parameter of the command that a key of a table sets, or negates where it is a flag."""
 
     param: Any
     negates: bool = False
@@ -189,7 +189,7 @@ def _keys(params: Iterable[Any]) -> dict[str, _Key]:
         names = [option for option in param.opts if option.startswith("--")] or [param.name]
         keys |= {_key_of(name): _Key(param) for name in names}
         keys |= {_key_of(option): _Key(param, negates=True) for option in param.secondary_opts}
-    return {key: one for key, one in keys.items() if key not in _NO_SETTINGS}
+    return {name: key for name, key in keys.items() if name not in _NO_SETTINGS}
 
 
 def _key_of(option: str) -> str:
@@ -219,7 +219,7 @@ def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key
     advice = REMOVED.get(command.name, {}).get(_underscored(key))
     if advice is not None:
         raise InputError(argument=source, given=f"{key}, a removed option", expected=advice)
-    words = {one.param.name: _key_of(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
+    words = {known.param.name: _key_of(known.param.opts[0]) for known in keys.values()} | {word: word for word in keys}
     begun = [word for word in words if any(part.startswith(_underscored(key)) for part in word.split("_"))]
     near = sorted(begun, key=len) or difflib.get_close_matches(_underscored(key), words, n=1, cutoff=0.7)
     hint = f"Did you mean {words[near[0]]!r}?" if near else f"See spsample {command.name} --help-all."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.progress import Work, print_note
+from spsample.cli.progress import PhaseProgress, print_note
 from spsample.cli.screen import print_json, print_line
 from spsample.common.units import format_bytes
 from spsample.convert.options import ConvertOptions
@@ -29,7 +29,7 @@ _SOURCE = (
 
 @with_options(ConvertOptions)
 def convert(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     source: Annotated[str, typer.Argument(help=_SOURCE)],
     store: Annotated[Path, typer.Argument(help="The folder to make.")],
     renumber: Annotated[
@@ -53,8 +53,8 @@ def convert(
     """
     from spsample.convert import convert as run
 
-    options = replace(overridden(ConvertOptions(), given), renumber="sorted" if renumber else "no")
-    with Work("edges", quiet=as_json) as work:
+    options = replace(overridden(ConvertOptions(), typed), renumber="sorted" if renumber else "no")
+    with PhaseProgress("edges", quiet=as_json) as work:
         result = run(source, store, options, progress=work.show)
     if result.not_read:
         print_note(_not_read(source, result, takes_weights=options.weights is None))

@@ -108,7 +108,7 @@ def _array(name: str, dtype: Any, shape: tuple[int, ...], nbytes: int) -> dict[s
 
 
 def _stored_widths(store: GraphStore) -> dict[str, tuple[int, str]]:
-    """How many numbers a vertex, or an edge, has of each of the features."""
+    """Return the width of each of the features, and whether it is of vertices or of edges."""
     widths = {}
     for name in store.feature_names:
         shape = store.specs[name].shape if name in store.specs else store.meta["x_shape"]
@@ -141,7 +141,7 @@ def _stored_splits(store: GraphStore) -> dict[str, Any] | None:
 
 
 def _original_ids(store: GraphStore) -> str | None:
-    """How the ids that the user gave are kept."""
+    """Return the form in which the store keeps the ids that the user gave."""
     if "original_ids" in store:
         return "integers, in original_ids"
     return "strings, in names_data" if "names_ptr" in store else None

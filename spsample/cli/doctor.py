@@ -1,4 +1,4 @@
-"""``spsample doctor``: what this machine has and lacks, and how to get it."""
+"""``spsample doctor``: software and hardware of this machine, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def doctor(
         int | None, typer.Option("-n", "--ranks", min=1, help="With --selftest and no launcher: how many.")
     ] = None,
 ) -> None:
-    """Tell what this machine has and lacks, and how to get it.
+    """List what this machine has and lacks, and how to get it.
 
     It is what a bug report needs: Python, the compiled core and its threads, processor, memory, MPI, GPUs, optional
     packages, and the folder of data sets. What is missing may well not be needed.
@@ -64,7 +64,7 @@ def doctor(
 
 
 def _survey(as_json: bool) -> None:
-    """Look at this machine; print what was found."""
+    """Look at this machine; print the findings."""
     from spsample.cli.machine import survey
 
     with console(stderr=True).status("looking at this machine") as status:
@@ -84,12 +84,12 @@ def _check_ranks(backend: str, as_json: bool) -> None:
     from spsample.comm.check import check_ranks
 
     ranks = init(backend)
-    found = check_ranks(ranks)
+    checked = check_ranks(ranks)
     if ranks.rank == 0:
         if as_json:
-            print_json(found.as_dict())
+            print_json(checked.as_dict())
         else:
-            print("\n".join(found.lines()), flush=True)
+            print("\n".join(checked.lines()), flush=True)
     ranks.close()
 
 

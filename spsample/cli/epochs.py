@@ -1,4 +1,4 @@
-"""How far a training is, epoch by epoch."""
+"""Progress of a training, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class EpochProgress(Display, Callback):
-    """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute.
+    """Progress of a training, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute.
 
     Parameters
     ----------
     dataset
-        What is trained on.
+        The data set.
     epochs
         Passes over it.
     quiet
-        Say nothing.
+        Print nothing.
     """
 
     def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
@@ -45,14 +45,14 @@ class EpochProgress(Display, Callback):
         self._task = self.bars.add_task("", total=epochs)
 
     def on_start(self, trainer: Trainer) -> None:
-        """Say where a resumed run goes on."""
+        """Print where a resumed run goes on."""
         progress = trainer.progress
         self._trainer, self._begin = trainer, time.monotonic()
         self._counts = trainer.cache_counts or self._counts
         self.bars.update(self._task, completed=progress.epoch)
         if not self._quiet:
-            for remark in trainer.remarks:
-                print_progress(remark)
+            for note in trainer.notes:
+                print_progress(note)
         if progress.step == 0 or self._quiet:
             return
         trained, steps = progress.next_batch // trainer.loader.batches_per_step, len(trainer.loader)
@@ -90,7 +90,7 @@ class EpochProgress(Display, Callback):
         return f"{percent(hits / max(rows, 1))} of rows cached, "
 
     def status(self) -> str:
-        """How far the epoch under way is, in words."""
+        """Return the progress of the epoch under way, in words."""
         if self._trainer is None:
             return ""
         progress, steps = self._trainer.progress, len(self._trainer.loader)

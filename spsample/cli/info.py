@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spsample.cli.options import AsJson
-from spsample.cli.progress import Work
+from spsample.cli.progress import PhaseProgress
 from spsample.cli.screen import (
     bytes_column,
     print_json,
@@ -38,7 +38,7 @@ def info(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what is in a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, where it is from.
+    """Describe a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, origin.
 
     Of a store only the row starts are read, unless --verify is given; a data set that is generated or fetched is so
     first. The exit status is 1 if a store is damaged.
@@ -78,7 +78,7 @@ def _verified(store: GraphStore, *, quiet: bool) -> tuple[str, ...] | None:
 
     Return what `GraphStore.verify` returns, None where the store is damaged.
     """
-    with Work("bytes", quiet=quiet) as work:
+    with PhaseProgress("bytes", quiet=quiet) as work:
         try:
             return store.verify(lambda done, total: work.show("verifying", done, total))
         except DataError as error:
@@ -87,7 +87,7 @@ def _verified(store: GraphStore, *, quiet: bool) -> tuple[str, ...] | None:
 
 
 def _verdict(facts: dict[str, Any]) -> str | None:
-    """What came of the verification, in words."""
+    """Return the result of the verification, in words."""
     if facts.get("verified") is None:
         return None
     if not facts["verified"]:

@@ -64,14 +64,13 @@ def launch(
 
 
 def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: float) -> None:
-    """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
-    found = resume_command(command)
-    if found is None:
+    """Print how to go on, where the ranks were those of a training with checkpoints that had begun."""
+    resumed = resume_command(command)
+    if resumed is None:
         return
-    settings = found[0] / "config.toml"
+    settings = resumed[0] / "config.toml"
     if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
-        hint = resume_hint(found[0], [*words, *found[1]], ranks=ranks)
-        print_message(hint)
+        print_message(resume_hint(resumed[0], [*words, *resumed[1]], ranks=ranks))
 
 
 def _program(command: list[str], names: set[str]) -> list[str]:

@@ -55,7 +55,7 @@ class Finding:
 
 
 def survey(say: Callable[[str], object]) -> list[Finding]:
-    """Look at everything; what goes wrong while looking is a finding too. `say` is told which package is looked at."""
+    """Look at everything; errors while looking are findings too. `say` is called with the package under test."""
     looks: list[Callable[[], list[Finding]]] = [software, core, hardware, mpi, gpus, data_folder]
     by_area = groupby(PACKAGES, key=lambda package: package.area)
     looks += [partial(package_findings, tuple(packages), say) for _, packages in by_area]
@@ -68,7 +68,7 @@ def survey(say: Callable[[str], object]) -> list[Finding]:
 def _findings(look: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return look()
-    except Exception as error:  # a machine of a kind nobody thought of
+    except Exception as error:  # a machine of an unknown kind
         name = getattr(look, "__name__", "look")
         return [Finding("software", name, "warning", f"could not be looked at: {type(error).__name__}: {error}")]
 
@@ -83,9 +83,9 @@ def software() -> list[Finding]:
     for name in ("spsample", "numpy", "scipy"):
         try:
             findings.append(Finding("software", name, "ok", version(name)))
-        except PackageNotFoundError:  # read from a clone, say
-            found = getattr(import_module(name), "__version__", "of unknown version")
-            findings.append(Finding("software", name, "ok", f"{found}, not installed by pip"))
+        except PackageNotFoundError:  # as read from a clone
+            known = getattr(import_module(name), "__version__", "of unknown version")
+            findings.append(Finding("software", name, "ok", f"{known}, not installed by pip"))
     return findings
 
 
@@ -151,7 +151,7 @@ def gpus() -> list[Finding]:
 
 
 def data_folder() -> list[Finding]:
-    """Where published data sets are kept, and the room there."""
+    """The folder of published data sets, and the room there."""
     from spsample.data.named import data_root
 
     root = data_root()
@@ -166,7 +166,7 @@ def data_folder() -> list[Finding]:
 
 
 class Package(NamedTuple):
-    """A package: its area, what it is needed for, how to get it, and an expression that tells more once imported.
+    """A package: its area, what it is needed for, how to get it, and an expression for more facts once it is imported.
 
     Without an expression it is not imported: nothing but its own files can break it, and it may take seconds.
     """
@@ -281,7 +281,7 @@ def _imported(packages: Sequence[Package]) -> dict[str, tuple[str, str]]:
 
 
 def _answers(output: str) -> dict[str, tuple[str, str]]:
-    """What the program said of packages, among all that they print themselves."""
+    """Return the program's lines about packages, among all that these print themselves."""
     answers = {}
     for line in output.splitlines():
         if line.startswith('["spsample", '):

@@ -2,7 +2,7 @@
 
 The command sets the environment variable ``OMP_WAIT_POLICY`` to ``passive`` unless the user has set it, before torch
 is loaded: its OpenMP threads then sleep between two parallel loops instead of spinning, which on a machine that others
-use too would take processor time from whoever has work. The threads of the compiled core sleep anyway, and
+use too would take processor time from other programs. The threads of the compiled core sleep anyway, and
 ``import spsample`` sets nothing.
 """
 
@@ -75,7 +75,7 @@ class _Group(TyperGroup):
 
 
 def _as_line(message: Any, *_: Any, **__: Any) -> str:
-    """Return a warning as a line of the command: its place in the sources says nothing to a user."""
+    """Return a warning as a line of the command: a user has no use for its place in the sources."""
     return f"spsample: warning: {message}\n"
 
 

@@ -17,7 +17,7 @@ from spsample.errors import InputError
 
 _Settings = TypeVar("_Settings")
 _TYPED = (bool, int, float, Path)
-"""What the command line makes of a text itself."""
+"""Types that the command line parses itself."""
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
@@ -51,7 +51,7 @@ def with_options(
     Returns
     -------
     Callable
-        A decorator of a command, whose parameter ``given`` takes the options as they were typed, by the names of their
+        A decorator of a command, whose parameter ``typed`` takes the options as they were typed, by the names of their
         fields: None where one was not given.
     """
     settings = listed(*classes)
@@ -59,13 +59,13 @@ def with_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         declared = inspect.signature(command, eval_str=True).parameters.values()
-        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in declared if one.name != "given"]
+        own = [param.replace(kind=inspect.Parameter.KEYWORD_ONLY) for param in declared if param.name != "typed"]
 
         @wraps(command)
-        def run(ctx: typer.Context, **typed: Any) -> None:
+        def run(ctx: typer.Context, **values: Any) -> None:
             check_given_once(ctx)
-            given = {name: typed[name] for name in (*(setting.name for setting in settings), "config")}
-            command(given=given, **{one.name: typed[one.name] for one in own})
+            typed = {name: values[name] for name in (*(setting.name for setting in settings), "config")}
+            command(typed=typed, **{param.name: values[param.name] for param in own})
 
         run.__signature__ = inspect.Signature([_CONTEXT, *added, *own, *_EVERYWHERE])  # type: ignore[attr-defined]
         return run
@@ -87,9 +87,9 @@ _EVERYWHERE = (
 
 def listed(*classes: Any) -> list[Setting]:
     """Return the options of dataclasses as they are listed: by panel, those that are changed daily first."""
-    found = [setting for cls in classes for setting in settings_of(cls)]
-    panels = list(dict.fromkeys(setting.option.panel for setting in found))
-    return sorted(found, key=lambda setting: (panels.index(setting.option.panel), not setting.option.common))
+    settings = [setting for cls in classes for setting in settings_of(cls)]
+    panels = list(dict.fromkeys(setting.option.panel for setting in settings))
+    return sorted(settings, key=lambda setting: (panels.index(setting.option.panel), not setting.option.common))
 
 
 def _parameter(setting: Setting, preset: Iterable[str], common: Iterable[str]) -> inspect.Parameter:
@@ -107,7 +107,7 @@ def _parameter(setting: Setting, preset: Iterable[str], common: Iterable[str]) -
 
 
 def default_text(setting: Setting, preset: Iterable[str] = ()) -> str:
-    """Return what a setting is where it is not given, in words; empty for a flag that is off."""
+    """Return the default of a setting, in words; empty for a flag that is off."""
     if setting.name in preset:
         return "preset"
     if setting.default is None:
@@ -122,29 +122,30 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def overridden(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
-    """Return settings, and those that they hold, with what was given in its place.
+def overridden(settings: _Settings, typed: Mapping[str, Any]) -> _Settings:
+    """Return settings, and those that they hold, with the options that were typed in their place.
 
     Raises
     ------
     InputError
         If a text is not of the form expected, or a value cannot be used.
     """
-    changes = {one.name: _parsed(one, given[one.name]) for one in own_settings(settings) if _is_given(one, given)}
+    own = [setting for setting in own_settings(settings) if typed.get(setting.name) is not None]
+    changes = {setting.name: _parsed(setting, typed[setting.name]) for setting in own}
     nested = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
-    changes |= {name: overridden(value, given) for name, value in nested.items() if is_dataclass(value)}
+    changes |= {name: overridden(value, typed) for name, value in nested.items() if is_dataclass(value)}
     result = replace(settings, **changes)  # type: ignore[type-var]
     check_settings(result)
     return result
 
 
-def refuse_given(given: Mapping[str, Any], names: Iterable[str], where: str, expected: str) -> None:
+def refuse_given(typed: Mapping[str, Any], names: Iterable[str], where: str, expected: str) -> None:
     """Refuse options that have no effect.
 
     Raises
     ------
     InputError
-        For the first one that is given; ``where`` says where it has no effect.
+        For the first one that was typed; ``where`` is the place where it has no effect, in words.
 
     Examples
     --------
@@ -154,12 +155,8 @@ def refuse_given(given: Mapping[str, Any], names: Iterable[str], where: str, exp
     spsample.errors.InputError: alpha: got 2us without --ranks; expected --ranks
     """
     for name in names:
-        if given[name] is not None:
-            raise InputError(argument=name, given=f"{given[name]} {where}", expected=expected)
-
-
-def _is_given(setting: Setting, given: Mapping[str, Any]) -> bool:
-    return given.get(setting.name) is not None
+        if typed[name] is not None:
+            raise InputError(argument=name, given=f"{typed[name]} {where}", expected=expected)
 
 
 def _parsed(setting: Setting, value: Any) -> Any:

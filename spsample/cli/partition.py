@@ -107,7 +107,7 @@ def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
 
 
 def _described(quality: PartitionQuality, hops: int | None) -> str:
-    """What was measured, in a few lines."""
+    """Return the measures, in a few lines."""
     empty = f"; {quality.empty} parts are empty" if quality.empty else ""
     lines = [
         f"rows and entries of the largest: {quality.largest:.3f} times the mean; train vertices of the largest: "

@@ -58,7 +58,7 @@ class PlanOptions(sampling.SamplingOptions):
 
 @with_options(PlanOptions, cluster.ClusterOptions, cluster.GraphSize, common=("bulk_size", "memory_budget"))
 def plan(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     source: Annotated[str | None, typer.Argument(help=sampling.SOURCE)] = None,
     as_json: AsJson = False,
     output: Annotated[str | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
@@ -68,20 +68,20 @@ def plan(
     A few pilot batches are sampled for it. Features are counted where the source has some. With --ranks: memory of a
     rank, the largest bulk, bytes and time per phase on a cluster, for each replication.
     """
-    options = overridden(PlanOptions(), given)
-    job = overridden(cluster.ClusterOptions(), given)
-    sampler = sampling.make_sampler(options, given)
+    options = overridden(PlanOptions(), typed)
+    job = overridden(cluster.ClusterOptions(), typed)
+    sampler = sampling.make_sampler(options, typed)
     if job.ranks is None:
-        names = [one.name for cls in (cluster.ClusterOptions, cluster.GraphSize) for one in settings_of(cls)]
-        refuse_given(given, names, "without --ranks", "--ranks, for a cluster")
+        names = [option.name for cls in (cluster.ClusterOptions, cluster.GraphSize) for option in settings_of(cls)]
+        refuse_given(typed, names, "without --ranks", "--ranks, for a cluster")
         facts = _local_facts(_require_source(source), sampler, options)
         show: Callable[[], None] = partial(_show, facts)
     else:
-        refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
+        refuse_given(typed, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
         if options.bulk_size != "auto":
-            refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
-        pilot, can_train = _pilot(source, sampler, options, job.feature_bytes, given)
-        path, source = source or "GRAPH", given["like"] if source is None else source
+            refuse_given(typed, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
+        pilot, can_train = _pilot(source, sampler, options, job.feature_bytes, typed)
+        path, source = source or "GRAPH", typed["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(
             pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
         )
@@ -120,17 +120,17 @@ def _require_source(source: str | None) -> str:
 
 
 def _pilot(
-    source: str | None, sampler: Sampler, options: PlanOptions, feature_bytes: int | None, given: Mapping[str, Any]
+    source: str | None, sampler: Sampler, options: PlanOptions, feature_bytes: int | None, typed: Mapping[str, Any]
 ) -> tuple[Pilot, bool]:
     """Sampled on the data set, or on a smaller graph of a kind; and whether one can train on it."""
     from spsample.data import load_dataset
     from spsample.planning.cluster.pilot import sample_pilot
 
-    size = overridden(cluster.GraphSize(), given)
+    size = overridden(cluster.GraphSize(), typed)
     if source is None and size.like is not None:
         return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes), True
     dataset = load_dataset(_require_source(source))
-    refuse_given(given, vars(size), "with a data set", "--like, and no data set")
+    refuse_given(typed, vars(size), "with a data set", "--like, and no data set")
     width = 0 if dataset.x is None else 4 * dataset.x.shape[1]
     pilot = sample_pilot(
         dataset.graph,

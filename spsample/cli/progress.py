@@ -1,4 +1,4 @@
-"""Long work says how far it is: a bar on a terminal, a line a minute elsewhere; on standard error."""
+"""Progress of long work on standard error: a bar on a terminal, a line a minute elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_note(text: str) -> None:
 
 
 def elapsed(seconds: float) -> str:
-    """A time that passes, as people say it.
+    """A duration in words.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def heartbeat(status: Callable[[], str]) -> Iterator[None]:
     Parameters
     ----------
     status
-        Says how far the work is; empty for no line.
+        Returns the progress of the work, in words; empty for no line.
     """
     begin, is_over = time.monotonic(), renewed(threading.Event())
 
@@ -75,16 +75,16 @@ class Display:
     Parameters
     ----------
     columns
-        What the bars are made of.
+        Columns of the bars.
     quiet
-        Say nothing.
+        Print nothing.
 
     Attributes
     ----------
     bars
         Those of rich, disabled where none are shown.
     prints_lines
-        Whether lines are printed instead.
+        True where lines are printed instead.
     """
 
     def __init__(self, *columns: ProgressColumn, quiet: bool) -> None:
@@ -104,23 +104,23 @@ class Display:
         self._shown.close()
 
     def status(self) -> str:
-        """How far the work is, in words."""
+        """Return the progress of the work, in words."""
         raise NotImplementedError
 
 
-class Work(Display):
+class PhaseProgress(Display):
     """The phases of long work, each with what of it is done.
 
     Parameters
     ----------
     unit
-        What is counted.
+        Name of the things counted.
     quiet
-        Say nothing.
+        Print nothing.
 
     Examples
     --------
-    >>> with Work("edges") as work:
+    >>> with PhaseProgress("edges") as work:
     ...     work.show("reading", 10, 20)
     ...     work.status()
     'reading: 10 of 20 edges'
@@ -144,5 +144,5 @@ class Work(Display):
         self.bars.update(self._tasks[phase], completed=done, total=whole, shown=self._done)
 
     def status(self) -> str:
-        """How far the work is, in words."""
+        """Return the progress of the work, in words."""
         return f"{self._phase}: {self._done}" if self._done else self._phase

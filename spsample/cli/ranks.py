@@ -121,7 +121,7 @@ class RanksData:
         return replace(dataset, **on_ranks)
 
     def _parts(self) -> NDArray[Any] | None:
-        """The block row of each vertex, where the user says so."""
+        """The block row of each vertex, where the user gives them."""
         from spsample.comm import collective
 
         if self._options.partition is None:
@@ -165,7 +165,7 @@ def abort_on_error(comm: Communicator) -> Iterator[None]:
 
 
 def reports_error(error: BaseException, rank: int) -> bool:
-    """Whether this rank prints an error: the one that has it, or that others call by name."""
+    """Return whether this rank prints an error: it has it itself, or no rank is named in it."""
     raised_by = getattr(error, "raised_by", None)
     return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)
 
@@ -188,6 +188,6 @@ def check_rank_options(options: RankOptions, ranks: int, batches: str | None = N
 
 def note_ignored_options(options: RankOptions) -> None:
     """Name the options that have no effect on one rank."""
-    given = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
-    if given:
-        print_note(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect on one rank")
+    idle = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
+    if idle:
+        print_note(f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect on one rank")

@@ -10,7 +10,7 @@ import typer
 
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.progress import Work, print_note
+from spsample.cli.progress import PhaseProgress, print_note
 from spsample.cli.screen import print_json, print_line
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreOptions(SamplerSizes, SamplerChoice):
-    """What the score counts: which batches will be sampled."""
+    """Options of the score: the batches that will be sampled."""
 
     layout: Layout = "blocks"
     batch_size: BatchSize = 1024
@@ -39,7 +39,7 @@ _SCORE = "How rows are ordered: the name of a score, or a file of one number for
 
 @with_options(ScoreOptions)
 def reorder(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     store: Annotated[Path, typer.Argument(help="The folder of a store.")],
     out: Annotated[Path, typer.Option(help="The store to make.")],
     score: Annotated[str | None, typer.Option(help=f"{_SCORE} [default: posterior]")] = None,
@@ -67,14 +67,14 @@ def reorder(
     from spsample.reorder import restore
 
     if undo:
-        _refuse_with_undo({"score": score, "relabel": relabel or None, "exact": exact or None, **given})
-        with Work("bytes", quiet=as_json) as work:
+        _refuse_with_undo({"score": score, "relabel": relabel or None, "exact": exact or None, **typed})
+        with PhaseProgress("bytes", quiet=as_json) as work:
             done = restore(store, out, memory_budget=memory_budget, progress=work.show)
     else:
         _check_out(store, out)
         name = score or "posterior"
-        scores = _scores(store, name, given)
-        with Work("bytes", quiet=as_json) as work:
+        scores = _scores(store, name, typed)
+        with PhaseProgress("bytes", quiet=as_json) as work:
             kind = "a file" if name.endswith(".npy") else name
             options: dict[str, Any] = {"relabel": relabel, "exact": exact, "memory_budget": memory_budget}
             done = run(store, out, scores, name=kind, progress=work.show, **options)
@@ -84,9 +84,9 @@ def reorder(
     _print(done, undo=undo)
 
 
-def _refuse_with_undo(given: dict[str, Any]) -> None:
+def _refuse_with_undo(typed: dict[str, Any]) -> None:
     """Refuse what has no effect where the order is that of before."""
-    for name, value in given.items():
+    for name, value in typed.items():
         if value is not None and name != "config":
             raise InputError(argument=name, given=f"{value} with --undo", expected="--undo without it")
 
@@ -99,14 +99,14 @@ def _check_out(store: Path, out: Path) -> None:
     GraphStore.open(check_paths(store, out)[0])
 
 
-def _scores(store: Path, name: str, given: dict[str, Any]) -> NDArray[np.float64]:
+def _scores(store: Path, name: str, typed: dict[str, Any]) -> NDArray[np.float64]:
     """Read scores from a file, or compute those of a name."""
     from spsample.data import load_dataset
     from spsample.features import score, score_names
     from spsample.features.scores.registry import require_scores
     from spsample.store import GraphStore
 
-    options = overridden(ScoreOptions(), given)
+    options = overridden(ScoreOptions(), typed)
     if name.endswith(".npy"):
         scores = map_npy(Path(name), "an .npy file of one number for each vertex", "--score")
         return require_scores("score", scores, GraphStore.open(store).meta["num_nodes"])
@@ -114,7 +114,7 @@ def _scores(store: Path, name: str, given: dict[str, Any]) -> NDArray[np.float64
         expected = f"one of {', '.join(score_names())}, or a file that ends with .npy"
         raise InputError(argument="score", given=repr(name), expected=expected)
     dataset = load_dataset(str(store))
-    sampling.require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
+    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
     sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
     return score(name, dataset.graph, sampling.seeds_of(dataset, options.seeds), sampler, options.batch_size)
 

@@ -1,4 +1,4 @@
-"""What `spsample train` prints of a run: its settings before it, tables of what came of it."""
+"""Texts of `spsample train`: the settings before a run, tables of its results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:
     """Print what is about to be trained on what, and the settings as options that would give them again.
 
-    ``ranks`` says how the graph lies on several ranks.
+    ``ranks`` describes the placement on several ranks.
     """
     graph, loader = trainer.graph, trainer.loader
     where = f"backend {settings['backend']}{_threads(settings['backend'])}"
@@ -53,7 +53,7 @@ def _threads(backend: str) -> str:
 
 
 def _matters(name: str, value: Any) -> bool:
-    """Whether a setting is an option to be typed."""
+    """Return whether a setting is an option to be typed."""
     return name != "dataset" and value is not None and value is not False
 
 
@@ -72,8 +72,8 @@ def print_results(results: Sequence[TrainResult]) -> None:
         print_sentence(_figures(results[0]))
     else:
         _print_runs(results)
-    for remark in _remarks(results):
-        print_sentence(remark)
+    for note in _notes(results):
+        print_sentence(note)
 
 
 def print_phases(results: Sequence[TrainResult]) -> None:
@@ -87,7 +87,7 @@ def print_phases(results: Sequence[TrainResult]) -> None:
     print_sentence("time per phase, the longest first")
     shown = table("phase", "seconds", "share, %")
     shown.add_row("total", f"{whole:,.2f}", "")
-    for phase, seconds in sorted(totals.items(), key=lambda one: -one[1]):
+    for phase, seconds in sorted(totals.items(), key=lambda item: -item[1]):
         shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
     print_table(shown)
     _explain_phases(measured)
@@ -96,7 +96,7 @@ def print_phases(results: Sequence[TrainResult]) -> None:
 
 
 def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """Where rows of cached features came from, in all these runs or on all these ranks; nothing where none are."""
+    """Yield a sentence about the sources of feature rows, in all runs or on all ranks; nothing without a cache."""
     if not counts:
         return
     hits, misses, hit_bytes, miss_bytes = (
@@ -136,7 +136,7 @@ _WAITED_FOR = {"input": "for input, s", "room": "for room, s", "ranks": "for ran
 
 
 def _explain_phases(seconds: Mapping[str, float]) -> None:
-    """Say which of the phases run beside the others, and how long each stage waited."""
+    """Print which of the phases run beside the others, and how long each stage waited."""
     stages = stage_times(seconds)
     if not stages:
         return
@@ -175,11 +175,11 @@ _MEANING = {
     "status": "the headers of all exchanges: counts, and whether a rank has failed",
     "totals": "sums of rows, which draws need",
 }
-"""Phases of communication whose names do not say what is sent."""
+"""Contents of phases of communication whose names do not say it."""
 
 
 def _explain_traffic(phases: Iterable[str]) -> None:
-    """Say what the phases of a table send."""
+    """Print what the phases of a table send."""
     said = [f"{phase}: {_MEANING[phase]}" for phase in sorted(phases) if phase in _MEANING]
     if any(phase.endswith(" requests") for phase in phases):
         said.append("requests: ids that are asked for")
@@ -193,7 +193,7 @@ def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
     means = {phase: counts["bytes_sent"]["mean"] for phase, counts in traffic.items()}
     if not any(means.values()):
         return ""
-    phase = max(means, key=lambda one: means[one])
+    phase = max(means, key=lambda phase: means[phase])
     return f"; {100 * means[phase] / sum(means.values()):.0f} % is for {phase}"
 
 
@@ -219,13 +219,13 @@ def _print_runs(results: Sequence[TrainResult]) -> None:
     print_table(shown)
 
 
-def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
-    """What there is to say beside the figures of merit."""
+def _notes(results: Sequence[TrainResult]) -> Iterator[str]:
+    """Yield sentences beside the figures of merit."""
     if all(result.sampled for result in results):
         parts = {"test": "test", "validation": "val"}
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
-    yield from dict.fromkeys(remark for result in results for remark in result.remarks)
+    yield from dict.fromkeys(note for result in results for note in result.notes)
     if results[0].bayes_rate is not None:
         yield f"Bayes rate {percent(results[0].bayes_rate)}: no model does better"
 

@@ -1,4 +1,4 @@
-"""What a run that ends early says: how far its checkpoint is, and the command that goes on with it."""
+"""Hints of a run that ends early: the place of its checkpoint, and the command that goes on with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOPPED = 128 + signal.SIGINT
 """Exit status after Ctrl-C."""
 
 _LAUNCHED = "SPSAMPLE_LAUNCHED"
-"""Set for the ranks of `spsample launch`, which says itself how to go on."""
+"""Set for the ranks of `spsample launch`, which prints the hint itself."""
 
 
 def launched_variables() -> dict[str, str]:
@@ -35,15 +35,15 @@ def resume_command(command: Sequence[str]) -> tuple[Path, list[str]] | None:
     if not command or command[0] != "train":
         return None
     for at, word in enumerate(command):
-        name, given, value = word.partition("=")
+        name, equals, value = word.partition("=")
         if name in ("--out", "--resume"):
-            folder = value if given else "".join(command[at + 1 : at + 2])
+            folder = value if equals else "".join(command[at + 1 : at + 2])
             return Path(folder), ["train", "--resume", folder]
     return None
 
 
 def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str = "") -> str:
-    """Where the run in a folder stopped, and the command that goes on.
+    """Return a sentence: where the run in a folder stopped, and the command that goes on.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str
     ranks
         Their number.
     launcher
-        What the ranks were started by, if the words do not say it.
+        The launcher of the ranks, if the words do not name it.
     """
     reached = _reached(folder, ranks)
     stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
@@ -63,7 +63,7 @@ def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str
 
 
 def _reached(folder: Path, ranks: int) -> str | None:
-    """Where the latest checkpoint in a folder, or in one below, stands."""
+    """Return the place of the latest checkpoint in a folder, or in one below; None without one."""
     from spsample.training.runs import RunFolder
 
     try:
@@ -83,7 +83,7 @@ def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, prints
     ranks, launcher
         See `resume_hint`.
     prints
-        Whether this rank prints it.
+        True on the rank that prints it.
     """
     prints = prints and _LAUNCHED not in os.environ
 
@@ -106,7 +106,7 @@ def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, prints
 
 @contextmanager
 def _before_sigterm(print_hint: Callable[[], None]) -> Iterator[None]:
-    """Say something when SIGTERM comes, before it does what it did."""
+    """Around a block: print a hint when SIGTERM comes, before it has its effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

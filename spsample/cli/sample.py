@@ -14,7 +14,7 @@ import typer
 
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.progress import Work
+from spsample.cli.progress import PhaseProgress
 from spsample.cli.screen import print_json, print_message
 from spsample.common.options import Option
 from spsample.common.units import count
@@ -37,7 +37,7 @@ Examples:
 
 @dataclass(frozen=True)
 class EpochOptions:
-    """Which epoch is sampled."""
+    """Options of the epoch."""
 
     epoch: Annotated[int, Option("Which epoch.", "Run", common=True)] = 0
     shuffle: Annotated[
@@ -48,7 +48,7 @@ class EpochOptions:
 
 @with_options(sampling.SamplingOptions, EpochOptions, common=("bulk_size", "memory_budget"))
 def sample(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
     form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
@@ -64,34 +64,34 @@ def sample(
 
     if form not in BULK_FORMATS:
         raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
-    options = overridden(sampling.SamplingOptions(), given)
-    run = overridden(EpochOptions(), given)
+    options = overridden(sampling.SamplingOptions(), typed)
+    run = overridden(EpochOptions(), typed)
     dataset = load_dataset(source, random_seed=run.random_seed)
     loader = sampling.make_loader(
         dataset,
-        sampling.make_sampler(options, given),
+        sampling.make_sampler(options, typed),
         options,
         prefetch=1 if options.bulk_size == "auto" else 0,  # nothing is sampled ahead: this chooses smaller bulks
         shuffle=run.shuffle,
         random_seed=run.random_seed,
     )
     files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
-    found, damaged = files.resumption()
+    done, damaged = files.resumption()
     if damaged is not None:
         print_message(f"written again: {damaged}")
-    paths = _write(loader, files, run.epoch, found, quiet=as_json)
+    paths = _write(loader, files, run.epoch, done, quiet=as_json)
     if as_json:
-        print_json({"folder": str(output), "batches": len(loader), "found": found, "written": paths})
+        print_json({"folder": str(output), "batches": len(loader), "found": done, "written": paths})
     else:
         sampled, written = count(len(loader), "minibatch", "minibatches"), count(len(paths), "file", "files")
-        print(f"{output}: {sampled}; {found:,} {'was' if found == 1 else 'were'} there, {written} written")
+        print(f"{output}: {sampled}; {done:,} {'was' if done == 1 else 'were'} there, {written} written")
 
 
 sample.__doc__ = f"{getdoc(sample)}\n{_EXAMPLES}"
 
 
 def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dict[str, Any]:
-    """What decides the samples, for the manifest."""
+    """Return the facts that decide the samples, for the manifest."""
     state = loader.state_dict()
     del state["next_batch"], state["epoch"]
     return {
@@ -108,7 +108,7 @@ def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dic
 def _write(loader: BulkLoader, files: BulkFiles, epoch: int, first: int, *, quiet: bool) -> list[str]:
     """Write all bulks from a batch on; names of the files."""
     names: list[str] = []
-    with Work("files", quiet=quiet) as work:
+    with PhaseProgress("files", quiet=quiet) as work:
         try:
             for bulk in loader.bulks(epoch, first):
                 names.append(files.write(bulk).name)

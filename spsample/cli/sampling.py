@@ -23,7 +23,7 @@ SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
 
 @dataclass(frozen=True)
 class SamplingOptions(SamplerSizes, SamplerChoice):
-    """What is sampled, and how."""
+    """Options of sampling."""
 
     layout: Layout = "blocks"
     batch_size: BatchSize = 1024
@@ -33,9 +33,9 @@ class SamplingOptions(SamplerSizes, SamplerChoice):
     edge_ids: EdgeIds = False
 
 
-def make_sampler(options: SamplingOptions, given: Mapping[str, Any]) -> Sampler:
-    """The sampler that the options describe; one that was given and that it has no use for is refused."""
-    require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
+def make_sampler(options: SamplingOptions, typed: Mapping[str, Any]) -> Sampler:
+    """The sampler that the options describe; sizes that it has no use for are refused."""
+    require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
     if options.sampler != "graphsage" and options.layout != "blocks":
         raise InputError(
             argument="layout", given=f"{options.layout!r} with --sampler {options.sampler}", expected="blocks"

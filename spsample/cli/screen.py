@@ -1,4 +1,4 @@
-"""Where the commands print, and tables that keep every number at any width.
+"""Output of the commands, and tables that keep every number at any width.
 
 A table has words in its first column and numbers in the others, one unit a column, which its header names; nothing in
 it is broken or shortened. Where a table is wider than the screen, its lines are longer than that.
@@ -23,7 +23,7 @@ from rich.table import Table
 from spsample.store.folder import system_errors, whole_file
 
 _UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
-_WIDEST = 10_000
+_MAX_WIDTH = 10_000
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
@@ -32,7 +32,7 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
 
 
 def has_bars(where: Console) -> bool:
-    """Whether bars can move there: on a terminal that can do more than print line after line."""
+    """Return whether bars can be shown: on a terminal that can do more than print line after line."""
     return where.is_terminal and not where.is_dumb_terminal
 
 
@@ -83,7 +83,7 @@ def table(first: str, *others: str) -> Table:
 def print_table(shown: Table) -> None:
     """Print a table, wider than the screen rather than without some of its numbers; then an empty line."""
     screen = console()
-    needed = Measurement.get(screen, screen.options.update(max_width=_WIDEST), shown).maximum
+    needed = Measurement.get(screen, screen.options.update(max_width=_MAX_WIDTH), shown).maximum
     console(width=max(screen.width, needed)).print(shown, "", sep="\n")
 
 

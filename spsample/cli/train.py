@@ -81,7 +81,7 @@ _DATASET = (
 
 @with_options(*SETTINGS, preset=differing())
 def train(
-    given: dict[str, Any],
+    typed: dict[str, Any],
     dataset: Annotated[str, typer.Argument(help=_DATASET)] = "digits",
     out: Annotated[
         str | None,
@@ -111,22 +111,22 @@ def train(
     """
     from spsample.comm import Recorder, init
 
-    ranks = overridden(RankOptions(), {"backend_comm": given["backend_comm"]})  # all else is checked on ranks together
+    ranks = overridden(RankOptions(), {"backend_comm": typed["backend_comm"]})  # all else is checked on ranks together
     comm = Recorder(init(ranks.backend_comm))
     with abort_on_error(comm):
-        _train(comm, given, Command(dataset, out, resume, as_json))
+        _train(comm, typed, Command(dataset, out, resume, as_json))
     comm.close()
 
 
 train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 
-def _train(comm: Communicator, given: Mapping[str, Any], command: Command) -> None:
+def _train(comm: Communicator, typed: Mapping[str, Any], command: Command) -> None:
     """The command, on these ranks."""
     from spsample.comm import collective
 
     with collective(comm):
-        options = TrainOptions.parsed(given, command, comm.size)
+        options = TrainOptions.parsed(typed, command, comm.size)
     if comm.size == 1:
         note_ignored_options(options.ranks)
     if comm.rank == 0:
@@ -141,7 +141,7 @@ def _train(comm: Communicator, given: Mapping[str, Any], command: Command) -> No
             below = folder if len(job) == 1 or folder is None else folder.below(name)
             results.append(_one_run(job, data, seed, below, results))
     if timeline is not None and comm.rank == 0:
-        _tell_timeline(timeline, quiet=command.as_json)
+        _print_timeline(timeline, quiet=command.as_json)
     _report(job, folder, results)
 
 
@@ -162,8 +162,8 @@ def _timeline(comm: Communicator, path: str | None) -> Iterator[Timeline | None]
         yield timeline
 
 
-def _tell_timeline(timeline: Timeline, *, quiet: bool) -> None:
-    """Say where it is, and what is not in it."""
+def _print_timeline(timeline: Timeline, *, quiet: bool) -> None:
+    """Print the path of the timeline, and the number of spans that are not in it."""
     if timeline.is_written and not quiet:
         print_progress(f"timeline: {timeline.path}, for https://ui.perfetto.dev or chrome://tracing")
     if timeline.is_written and timeline.left_out:
@@ -172,7 +172,7 @@ def _tell_timeline(timeline: Timeline, *, quiet: bool) -> None:
 
 @contextmanager
 def _ranks_data(comm: Communicator, options: RankOptions) -> Iterator[RanksData | None]:
-    """What loads data sets on several ranks."""
+    """Around a command: the loader of data sets on several ranks; None on one."""
     if comm.size == 1:
         yield None
         return
@@ -202,11 +202,11 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         print_ranks(ranks)
     print_results(results)
     if folder is not None:
-        _tell_folder(folder)
+        _print_folder(folder)
 
 
-def _tell_folder(folder: RunFolder) -> None:
-    """Say what is in it, and what is not."""
+def _print_folder(folder: RunFolder) -> None:
+    """Print the contents of a run's folder, and a hint where figures are missing."""
     print_line(f"{folder.path}: {', '.join(folder.contents)}")
     if find_spec("matplotlib") is None:
         print_message(
@@ -216,14 +216,14 @@ def _tell_folder(folder: RunFolder) -> None:
 
 
 def _cached(results: list[TrainResult]) -> dict[str, int] | None:
-    """What cached features gave in all runs; None where none are cached."""
+    """Return the counts of cached features, summed over the runs; None where none are cached."""
     counts = [result.cache for result in results if result.cache is not None]
-    return {name: sum(one[name] for one in counts) for name in counts[0]} if counts else None
+    return {name: sum(count[name] for count in counts) for name in counts[0]} if counts else None
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be trained: the options, and the preset with those that were given; on which ranks."""
+    """A training: the options, the preset with those that were given, and the ranks."""
 
     command: Command
     options: TrainOptions
@@ -264,7 +264,7 @@ class _Job:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Options that say which seeds are local to which rank, as files of settings have them; none where none are."""
+        """Options by which seeds are local to ranks, as files of settings have them; empty where none are."""
         if self.ranks is None or self.preset.train.batches != "local":
             return {}
         values = {name: getattr(self.options.ranks, name) for name in ("partitioned", "replication", "partition")}
@@ -362,7 +362,7 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
 
 
 def _resume_hint(job: _Job) -> AbstractContextManager[None]:
-    """Around a run: where it is ended, rank 0 says how to go on."""
+    """Around a run: where it is ended, rank 0 prints how to go on."""
     folder = job.command.resume or job.command.out
     launcher = detect().launcher if job.comm.size > 1 else ""
     return resume_hint_on_exit(folder, ranks=job.comm.size, launcher=launcher, prints=job.comm.rank == 0)
@@ -397,9 +397,8 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
 
     saved = {**ADDED_OPTIONS, **read_config(folder.config, "train")}
     wanted = {name: value for name, value in job.settings.items() if value is not None}
-    decisive = {one.key for one in listed(SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
-        "dataset"
-    }
+    decisive = {setting.key for setting in listed(SamplerChoice, Preset, Runs) if setting.option.decisive}
+    decisive = decisive - {"epochs"} | {"dataset"}
     names = [n for n in sorted({*saved, *wanted} & decisive) if saved.get(n) != wanted.get(n)]
     if names:
         others = ", ".join(f"--{n.replace('_', '-')} {wanted.get(n)} (there {saved.get(n)})" for n in names)

@@ -21,7 +21,7 @@ from spsample.settings import (
 )
 
 SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
-"""What declares the options of `train`."""
+"""The dataclasses that declare the options of `train`."""
 
 
 class Command(NamedTuple):
@@ -52,32 +52,32 @@ class TrainOptions:
     preset: Callable[[str], Preset]
 
     @classmethod
-    def parsed(cls, given: Mapping[str, Any], command: Command, num_ranks: int) -> TrainOptions:
+    def parsed(cls, typed: Mapping[str, Any], command: Command, num_ranks: int) -> TrainOptions:
         """Refuse what cannot be used, and options that would have no effect."""
-        sampler = overridden(SamplerChoice(), given).sampler
-        sampling.require_sampler_options(sampler, given["fanouts"], given["layer_sizes"])
-        ranks = overridden(RankOptions(), given)
-        if num_ranks > 1 and given["pipeline"] == "factored" and given["partitioned"] is None:
+        sampler = overridden(SamplerChoice(), typed).sampler
+        sampling.require_sampler_options(sampler, typed["fanouts"], typed["layer_sizes"])
+        ranks = overridden(RankOptions(), typed)
+        if num_ranks > 1 and typed["pipeline"] == "factored" and typed["partitioned"] is None:
             ranks = replace(ranks, partitioned=False)  # a sampler has all of the graph
         options = cls(
             sampler,
-            overridden(Runs(), given),
-            overridden(Recording(), given),
+            overridden(Runs(), typed),
+            overridden(Recording(), typed),
             ranks,
-            lambda name: overridden(preset_for(name), given),
+            lambda name: overridden(preset_for(name), typed),
         )
-        options._check(command, given)
+        options._check(command, typed)
         train = options.preset("").train
         resumes_local = command.resume is not None and ranks.partition is not None  # other batches are refused later
         shared = "cooperative" if train.shares_batches else train.batches
         check_rank_options(ranks, num_ranks, "local" if resumes_local else shared)
         return options
 
-    def _check(self, command: Command, given: Mapping[str, Any]) -> None:
+    def _check(self, command: Command, typed: Mapping[str, Any]) -> None:
         if self.runs.all_splits and self.runs.split is not None:
             given_split = f"{self.runs.split} with --all-splits"
             raise InputError(argument="split", given=given_split, expected="one of the two")
-        if command.resume is not None and (command.out or given["config"]):
+        if command.resume is not None and (command.out or typed["config"]):
             expected = "the folder of a run alone"
             raise InputError(argument="--resume", given="it with --out or --config", expected=expected)
         if self.recording.tensorboard and not (command.out or command.resume):
@@ -89,7 +89,7 @@ class TrainOptions:
 
     @property
     def notes(self) -> list[str]:
-        """What has no effect."""
+        """Sentences about options that have no effect."""
         train = self.preset("").train
         if train.cache_budget is not None:
             return []

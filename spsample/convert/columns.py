@@ -1,4 +1,4 @@
-"""Which columns of a table hold the ends and the weight of an edge."""
+"""The columns of a table that hold the ends and the weight of an edge."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class EdgeColumns(NamedTuple):
 
 
 def is_column_number(word: str) -> bool:
-    """Tell whether a word is the number of a column, as far as it can be told without the table."""
+    """Return whether a word is the number of a column, as far as that is known without the table."""
     return word.isascii() and word.isdigit()
 
 
 def is_index_name(name: str) -> bool:
-    """Tell whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
+    """Return whether a column is an index, such as pandas writes without being asked: it is no end of an edge.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def is_index_name(name: str) -> bool:
 
 
 def named_ends(names: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Return the columns whose names say that they hold sources, and those that hold targets.
+    """Return the columns with a name for sources, and those with a name for targets.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def edge_columns(
 ) -> EdgeColumns:
     """Choose the columns of an edge list.
 
-    Those that the options name; else those whose names say so; else the two that there are besides the weights; else
+    They are those that the options name, or those with names of ends, or the two that there are besides the weights, or
     the first two of a table without names.
 
     Parameters

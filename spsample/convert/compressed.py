@@ -28,7 +28,7 @@ _FORMS = (
     (b"\xff\xfe", "text in UTF-16"),
     (b"\xfe\xff", "text in UTF-16"),
 )
-"""How files begin that are no plain text."""
+"""First bytes of files that are no plain text."""
 
 
 def binary_form(head: bytes) -> str | None:
@@ -60,7 +60,7 @@ def compression(path: Path) -> str | None:
 
 
 def inner_suffix(path: Path) -> str:
-    """Return the suffix that tells the form, in lower case, without that of a compression.
+    """Return the suffix for the form of a file, in lower case, without that of a compression.
 
     Examples
     --------

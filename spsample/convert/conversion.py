@@ -38,13 +38,13 @@ from spsample.store.validation import INT32_NODES, MAX_NODES
 from spsample.store.verification import num_repeated, num_with_edges
 
 Progress = Callable[[str, int, "int | None"], None]
-"""Told of the phase, what of it is done, and its whole (None where that is not known)."""
+"""Called with the phase, what of it is done, and its whole (None where that is not known)."""
 
 _LOOPS = 1 << 20
 _WIDEST_IDS = 40
 _ANY_ID = 2**63
 _SPARSE = 10
-"""Vertices for one with an edge, from which on a note says so."""
+"""A note is made where there are more vertices than this for each one with an edge."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ def convert(
     sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
-        run = _Run(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
-        result = run.go()
+        converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
+        result = converter.convert()
         clear_pool()
         started = time.perf_counter()
-        run.report("checksums", 0, None)
+        converter.report("checksums", 0, None)
     seconds = {**result.seconds, "checksums": time.perf_counter() - started}
     return replace(result, path=str(path), seconds=seconds)
 
@@ -146,8 +146,8 @@ def _silent(phase: str, done: int, whole: int | None) -> None:
     """Show nothing."""
 
 
-class _Run:
-    """One conversion, step by step."""
+class _Converter:
+    """Converts a source to a store, step by step."""
 
     def __init__(
         self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: SortPlan, progress: Progress
@@ -158,8 +158,8 @@ class _Run:
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
-    def go(self) -> Conversion:
-        """Do it."""
+    def convert(self) -> Conversion:
+        """Write the store."""
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
@@ -184,7 +184,7 @@ class _Run:
         )
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
-        """Say what is unusual about the graph, with figures."""
+        """Return notes about what is unusual in the graph, with figures."""
         indptr, indices = (map_npy(self.writer.folder / f"{name}.npy") for name in ("indptr", "indices"))
         repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
         rows = sum(
@@ -284,7 +284,7 @@ class _Run:
         return chunk, limits, int(np.count_nonzero(sources == targets))
 
     def _limit(self, edges: EdgeList) -> int | None:
-        """How many vertices there may be, if that is known."""
+        """Return the largest possible number of vertices, if that is known."""
         if self.options.num_nodes is not None:
             return self.options.num_nodes
         if self.options.renumber != "no" and not isinstance(edges, RenumberedEdges):
@@ -352,7 +352,7 @@ class _Run:
         )
 
     def _shorten(self, arrays: SortedArrays, written: int, total: int) -> None:
-        """Give back the room of merged edges, and edge ids that say nothing."""
+        """Give back the room of merged edges, and edge ids that are the places of the entries."""
         if written < total:
             for name in ("indices", "edge_ids", "data"):
                 if getattr(arrays, name) is not None:
@@ -362,7 +362,7 @@ class _Run:
 
 
 def _ignore(chunk: EdgeChunk, largest: int) -> None:
-    """Nothing is kept of edges that can be read again."""
+    """Keep nothing of edges that can be read again."""
 
 
 def _is_identity(ids: Any) -> bool:

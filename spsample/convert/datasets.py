@@ -76,7 +76,7 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
     Raises
     ------
     DataError
-        If it has other arrays, of which nobody knows what to do to them when edges change.
+        If it has other arrays: how they follow a change of edges is not known.
     """
     facts, arrays = data_attributes(dataset)
     arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
@@ -126,7 +126,7 @@ def open_npz(path: Path) -> Any:
 
 
 def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:
-    """The arrays of a file with ``edge_index``; without ``num_nodes`` rows of x, y or masks tell it, or the edges."""
+    """The arrays of a file with ``edge_index``; ``num_nodes`` is that of the rows of x, y or masks where missing."""
     if "indptr" in names or "format" in names:
         raise file_error(path, f"edge_index and {'indptr' if 'indptr' in names else 'a matrix of SciPy'}", "one graph")
     arrays = read_npz(path, "an .npz file with edge_index")
@@ -194,7 +194,7 @@ def load_pyg(path: Path) -> Any:
 
 
 def _num_graphs(loaded: Any) -> int:
-    """How many graphs a file holds: a list of them, or the (data, slices, ...) of an InMemoryDataset."""
+    """Return the number of graphs in a file: a list of them, or the (data, slices, ...) of an InMemoryDataset."""
     if not isinstance(loaded, (tuple, list)):
         return 1
     if len(loaded) > 1 and isinstance(loaded[1], dict) and "edge_index" in loaded[1]:
@@ -246,7 +246,7 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
 
 
 def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
-    """Names of the attributes of PyG's ``Data`` of which nothing is made."""
+    """Return the names of the attributes of PyG's ``Data`` that are not used."""
     taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes", *_splits(data, "data")}
     return tuple(sorted(name for name in _held(data) if name not in taken))
 

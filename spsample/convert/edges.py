@@ -46,31 +46,31 @@ class EdgeChunk:
         return self.sources[: stop : self.step], self.targets[: stop : self.step]
 
     def where(self, i: int) -> str:
-        """Where edge i stands in the input."""
+        """Return the place of edge i in the input."""
         return f"edge {self.first + i}" if self.place is None else self.place(i, self.first_line)
 
 
 class EdgeList(ABC):
-    """Edges that can be read in chunks, and what their source tells of them.
+    """Edges that can be read in chunks, with the facts known from their source.
 
     Attributes
     ----------
     name : str
         Names them in messages.
     num_nodes : int or None
-        How many vertices there are, or None where the ids decide.
+        Number of vertices, or None where the ids decide.
     num_edges : int or None
-        How many edges there are, where that is known before they are read.
+        Number of edges, where it is known before they are read.
     weight_dtype : dtype or None
         float32 or float64, or None without weights.
     rereadable : bool
-        Whether reading twice costs no more than reading memory.
+        True where reading twice costs no more than reading memory.
     ends : (str, str) or None
         The columns of sources and targets, of a table.
     unread : tuple of str
         Columns of a table, or attributes of PyG's data, of which nothing is made.
     notes : tuple of str
-        What a user should know of the source.
+        Notes about the source for the user.
     """
 
     name: str
@@ -86,8 +86,8 @@ class EdgeList(ABC):
     def tasks(self, count: int) -> Iterable[Callable[[], EdgeChunk]]:
         """Yield functions that make the chunks, of at most `count` edges, in order; several may run at once."""
 
-    def check(self) -> None:  # noqa: B027  (most sources say nothing of what is in them)
-        """Compare what was read with what the source says of it."""
+    def check(self) -> None:  # noqa: B027  (most sources have no counts to compare with)
+        """Compare what was read with the counts that the source states."""
 
 
 def given_chunk(chunk: EdgeChunk) -> EdgeChunk:

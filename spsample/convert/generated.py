@@ -135,7 +135,7 @@ def _write_split(writer: StoreWriter, stream: PhiloxStream, place: int, n: int) 
 
 
 def _below(words: NDArray[np.uint64], limit: tuple[int, int], ties: dict[int, int]) -> NDArray[np.bool_]:
-    """Which words come before a limit: smaller ones, and the first few that equal it."""
+    """Return whether words come before a limit: smaller ones do, and the first few that equal it."""
     word, count = limit
     if word == 2**_WORD_BITS:
         return np.ones(len(words), bool)

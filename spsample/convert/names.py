@@ -52,7 +52,7 @@ def vertex_name(value: bytes | str) -> str:
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether a type of Arrow is of strings or bytes."""
+    """Return whether a type of Arrow is of strings or bytes."""
     return str(kind).startswith(("string", "large_string", "binary", "large_binary", "fixed_size_binary"))
 
 

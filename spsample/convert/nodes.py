@@ -25,7 +25,7 @@ _PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": 3}
 _NO_CLASS = frozenset({"na", "n/a", "nan", "null", "none"})
 _MAX_CLASSES = 1 << 16
 _MAX_WORDS = 1 << 20
-_FEW = 5
+_MAX_EXAMPLES = 5
 _BYTES_PER_ROW = 48
 
 
@@ -40,7 +40,7 @@ class NodeTable:
     vertices : int64 array (rows,)
         The vertex of each row, once joined.
     notes : list of str
-        What a user should know of it.
+        Notes about the table for the user.
     named : set of str
         Options that name columns of the table, not files.
 
@@ -70,10 +70,10 @@ class NodeTable:
 
     def _columns_of(self, options: ConvertOptions, option: str) -> list[str]:
         """The columns that an option names; none where it names a file, or is not given."""
-        given = getattr(options, option)
-        if given is None:
+        value = getattr(options, option)
+        if value is None:
             return []
-        text, names = os.fspath(given), self._table.names
+        text, names = os.fspath(value), self._table.names
         columns = [text] if text in names else text.split(",")
         if not all(column in names for column in columns):
             if os.path.exists(text):
@@ -90,9 +90,9 @@ class NodeTable:
     def _alike(self, words: Sequence[str]) -> list[str]:
         return [name for name in self._table.names if name.lower() in words]
 
-    def _id_column(self, given: str | None) -> str:
+    def _id_column(self, node_id: str | None) -> str:
         names = self._table.names
-        columns = self._alike(_IDS) if given is None else [name for name in names if name == given]
+        columns = self._alike(_IDS) if node_id is None else [name for name in names if name == node_id]
         if len(columns) == 1:
             return columns[0]
         what = f"the columns {_some(columns or names)}"
@@ -100,8 +100,8 @@ class NodeTable:
         if not columns and any(_number(name) is not None for name in names):
             hint = "The first line must name the columns, as id,age: add it. Where it does, type --node-id COLUMN."
         raise InputError(
-            argument="nodes" if given is None else "node_id",
-            given=f"{'' if given is None else repr(given) + ' with '}{what} in {self.path}",
+            argument="nodes" if node_id is None else "node_id",
+            given=f"{'' if node_id is None else repr(node_id) + ' with '}{what} in {self.path}",
             expected="to be told which column has the ids of the vertices",
             hint=hint,
         )
@@ -181,15 +181,15 @@ class NodeTable:
 
     def _read(self, kind: str, number: Callable[[Any, int], Any]) -> None:
         columns = {self._id: kind} | {name: "text" for name in (self._label, self._split) if name is not None}
-        found, first = [], 0
+        vertices, first = [], 0
         for batch in self._table.batches(columns):
-            found.append(np.asarray(number(batch.column(self._id), first), np.int64))
+            vertices.append(np.asarray(number(batch.column(self._id), first), np.int64))
             for name, words in ((self._label, self._labels), (self._split, self._parts)):
                 if name is not None:
                     words.add(batch.column(name), f"column {name} of {self.path}")
             first += batch.num_rows
             check_room("nodes", _BYTES_PER_ROW * first, self._room)
-        self.vertices = np.concatenate(found) if found else np.empty(0, np.int64)
+        self.vertices = np.concatenate(vertices) if vertices else np.empty(0, np.int64)
 
     def _strings(self, column: Any, first: int) -> Iterator[str]:
         for row, word in enumerate(column_names(str(self.path), self._id, column), first + 1):
@@ -228,7 +228,7 @@ class NodeTable:
             rows = (np.flatnonzero(self.vertices == twice)[:2] + 1).tolist()
             given = f"the id {self._name({twice})[0]!r} in the rows {rows[0]} and {rows[1]}"
             raise self._refusal(given, "one row for each vertex")
-        first = np.setdiff1d(np.arange(min(num_nodes, len(self.vertices) + _FEW)), self.vertices)  # without a row
+        first = np.setdiff1d(np.arange(min(num_nodes, len(self.vertices) + _MAX_EXAMPLES)), self.vertices)
         if len(self._edgeless) == len(self.vertices):
             examples = f"the table has {self._example(self.vertices)}, the graph {self._example(first)}"
             given = f"{len(self.vertices)} ids, of which none has an edge: {examples}"
@@ -247,12 +247,12 @@ class NodeTable:
             self.notes.append(f"{self.path} has {given}; they have no label and are in no split")
 
     def _example(self, vertices: NDArray[np.int64]) -> str:
-        """How the first of some vertices is written."""
+        """Return the name of the first of some vertices, as it is written."""
         return repr(self._name({int(vertices[0])})[0]) if len(vertices) else "none"
 
     def _some_of(self, vertices: NDArray[np.int64], count: int) -> str:
-        names = ", ".join(repr(name) for name in self._name(set(vertices[:_FEW].tolist())))
-        return f"{count} ({names}{', ...' if count > _FEW else ''})"
+        names = ", ".join(repr(name) for name in self._name(set(vertices[:_MAX_EXAMPLES].tolist())))
+        return f"{count} ({names}{', ...' if count > _MAX_EXAMPLES else ''})"
 
     def arrays(self, num_nodes: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return facts and arrays of the table, the features as `VertexRows`.
@@ -354,4 +354,4 @@ def _number(word: str) -> float | None:
 
 def _some(names: Sequence[Any]) -> str:
     """The first of some names."""
-    return ", ".join(map(str, names[:_FEW])) + (", ..." if len(names) > _FEW else "")
+    return ", ".join(map(str, names[:_MAX_EXAMPLES])) + (", ..." if len(names) > _MAX_EXAMPLES else "")

@@ -27,7 +27,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def is_ogb_folder(path: Path) -> bool:
-    """Tell whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
+    """Return whether there is a data set of OGB at a path: its folder, or ``raw`` in it."""
     return any(os.path.isfile(_raw(path) / name) for name in (_EDGES, *_OTHER_FORMS))
 
 
@@ -64,7 +64,7 @@ class OgbFolder:
         return edges
 
     def _notes(self) -> tuple[str, ...]:
-        """Which files are not read, and whether edges have a reverse."""
+        """Return notes about files that are not read, and about the direction of edges."""
         read = {_EDGES, _SIZES, _FEATURES, _LABELS, "num-edge-list.csv.gz"}
         unread = sorted(file.name for file in self._raw.glob("*.csv.gz") if file.name not in read)
         notes = [f"not read of {self._raw}: {', '.join(unread)}"] if unread else []
@@ -93,7 +93,7 @@ class OgbFolder:
         return facts, arrays
 
     def _size(self) -> int:
-        """How many vertices there are."""
+        """Return the number of vertices."""
         sizes = self._numbers(self._raw / _SIZES).reshape(-1)
         if len(sizes) != 1:
             raise file_error(self._raw, f"{len(sizes)} graphs in {_SIZES}", "one graph, with labels of its vertices")

@@ -23,7 +23,7 @@ _READING, _EDGES, _STORE, _COST = "Reading", "Edges", "Store", "Cost"
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """How edges are read, what is done to them, and what it may cost.
+    """Options of a conversion: of reading, of edges, of the store, and of its cost.
 
     ``renumber`` is ``"no"``, or ``"sorted"``: ids that occur become 0, 1, ... in ascending order, and ``original_ids``
     keeps what they were. ``symmetrize`` is another spelling of ``symmetrise``.
@@ -219,7 +219,7 @@ class ConvertOptions:
         self._check_order()
 
     def _check_order(self) -> None:
-        """Refuse rows of which nobody says what vertices they are of."""
+        """Refuse files of rows whose vertices are not known."""
         if self.node_id is not None:
             require_type("node_id", self.node_id, str, "the name of a column")
             if self.nodes is None:

@@ -59,7 +59,7 @@ _MAPPED = ("npy", "int32", "int64", "parquet", "npz", "pyg")
 
 @dataclass(frozen=True)
 class Origin:
-    """Edges, and what else the source tells: facts for ``meta.json``, arrays to be written, names of the vertices."""
+    """Edges, and what else the source has: facts for ``meta.json``, arrays to be written, names of the vertices."""
 
     edges: EdgeList
     name: str
@@ -75,7 +75,7 @@ class Origin:
     nodes: NodeTable | None = None
 
     def num_names(self) -> int:
-        """How many vertices have been named."""
+        """Return the number of vertices named so far."""
         return 0 if self.names is None else len(self.names)
 
 
@@ -109,14 +109,14 @@ def _origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Or
     if kind in _MAPPED and not _is_pair(text) and _is_compressed(Path(text), kind):
         with decompressed(Path(text), folder) as plain:
             origin = _opened(str(plain), kind, options, room)
-            origin.edges.name = text  # for messages: nobody knows the copy
+            origin.edges.name = text  # for messages: the copy is temporary
             facts = origin.facts | ({"source": text} if "source" in origin.facts else {})
             return replace(origin, name=Path(text).name.split(".")[0], facts=facts)
     return _opened(text, kind, options, room)
 
 
 def _is_compressed(path: Path, kind: str) -> bool:
-    """Tell whether a file has to be unpacked: by its bytes, raw numbers, which may have any, go by the suffix."""
+    """Return whether a file is compressed, by its first bytes; raw numbers may have any, and go by the suffix."""
     if kind in ("int32", "int64"):
         return path.suffix.lower() in COMPRESSED
     return os.path.isfile(path) and compression(path) is not None
@@ -162,7 +162,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
 
 
 def _is_pair(text: str) -> bool:
-    """Tell whether two files are meant, and not one with a comma in its name."""
+    """Return whether a text names two files, and not one with a comma in its name."""
     return text.endswith(".npy") and "," in text and not os.path.isfile(text)
 
 

@@ -11,7 +11,7 @@ from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, InputError
 from spsample.planning.memory_check import default_budget
 
-_LEAST = 24 * 2**20
+_MIN_ROOM = 24 * 2**20
 _SLACK = 48 * 2**20
 _MAX_CHUNK = 1 << 22
 _BUCKET = 1 << 20
@@ -57,11 +57,11 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     total = default_budget() if budget is None else require_bytes("memory_budget", budget)
     held = anonymous_bytes()
     room = total - held - _SLACK
-    if room < _LEAST:
+    if room < _MIN_ROOM:
         raise InputError(
             argument="memory_budget",
             given=format_bytes(total),
-            expected=f"at least {format_bytes(held + _SLACK + _LEAST)}",
+            expected=f"at least {format_bytes(held + _SLACK + _MIN_ROOM)}",
             hint=f"This process holds {format_bytes(held)} already.",
         )
     share = room // (threads + 1)  # one share for what waits between threads and for memory that the kernels keep

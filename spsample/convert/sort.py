@@ -241,7 +241,7 @@ class EdgeRules:
 
 
 class SortedArrays(NamedTuple):
-    """Where the result goes: arrays of the store, with room for every entry; ids and weights may be None."""
+    """Arrays of the store for the result, with room for every entry; ids and weights may be None."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
@@ -262,7 +262,7 @@ class StoppedError(Exception):
 
 
 class Places:
-    """Where the entries of each bucket begin: every bucket writes as many as were counted."""
+    """First entries of the buckets: every bucket writes as many as were counted."""
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         self._starts = np.concatenate([[0], np.cumsum(counts)])
@@ -277,7 +277,7 @@ class Places:
         """Take note of where a bucket ends."""
 
     def stop(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waiting."""
 
 
 class PlacesInTurn(Places):
@@ -304,7 +304,7 @@ class PlacesInTurn(Places):
             self._change.notify_all()
 
     def stop(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waiting."""
         with self._change:
             self._stopped = True
             self._change.notify_all()
@@ -322,7 +322,7 @@ class BucketWriter:
 
     @property
     def place(self) -> int:
-        """Where the next entry goes, and at last the bucket ends; known once the places of those before it are."""
+        """Place of the next entry, and at last the end of the bucket; it is known once those before it are."""
         if self._at is None:
             self._at = self._places.begin(self.bucket)
         return self._at
@@ -349,7 +349,7 @@ class BucketWriter:
         total: float | None = None
         for piece in pieces if self._arrays.data is not None else pieces[:1]:
             records = spill.read([piece]).reshape(piece.size, spill.format.size)
-            if total is None:  # the first of all tells source and edge id
+            if total is None:  # source and edge id are those of the first
                 edges = _sorted_edges(spill, [piece._replace(size=1)], keys)
                 self._put(edges, keys, slice(at, at + 1), 0)
             if self._arrays.data is not None:

@@ -263,7 +263,7 @@ def feature_rows(table: VertexTable, columns: Sequence[str], rows: int) -> Itera
 class CsvTable:
     """A text with columns between delimiters; a field may be quoted by RFC 4180, and have line breaks then.
 
-    Of `not_quite`, columns of which most values are numbers, it tells the first value that is none, and its row.
+    `not_quite` has the first value that is no number, and its row, of each column whose values are mostly numbers.
     """
 
     column_bytes = 0
@@ -384,7 +384,7 @@ def _too_long(path: Path, length: int) -> DataError:
 
 
 def _rows_end(text: bytes) -> int:
-    """Where the last whole row ends: behind a line break that is not within quotes; 0 without one."""
+    """Return the end of the last whole row: behind a line break that is not within quotes; 0 without one."""
     end = text.rfind(b"\n") + 1
     quotes = text.count(b'"', 0, end)
     while end and quotes % 2:
@@ -396,7 +396,7 @@ def _rows_end(text: bytes) -> int:
 
 @contextmanager
 def _errors(path: Path, names: Sequence[str], rows: int) -> Iterator[None]:
-    """Say where in the file a block of rows went wrong, `rows` others being before it."""
+    """Add the place in the file to errors about a block of rows, `rows` others being before it."""
     import pyarrow as pa
 
     try:

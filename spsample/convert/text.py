@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class TextForm(NamedTuple):
-    """How lines are read.
+    """The form of lines.
 
     `fields` are the least and the most that a line has; `skipped` lines come before the first edge; `names` are those
     of the columns, or their numbers.
@@ -129,7 +129,7 @@ def _field_counts(fields: Sequence[str]) -> tuple[int, int]:
 
 
 def _fit(rows: Sequence[Sequence[str] | None]) -> bool:
-    """Tell whether all lines have as many fields as the first."""
+    """Return whether all lines have as many fields as the first."""
     if rows[0] is None:
         return False
     least, most = _field_counts(rows[0])
@@ -180,23 +180,23 @@ def _ends(options: ConvertOptions, width: int) -> list[int]:
 
 
 def _is_edge(fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Tell whether there are integers in the columns of the ends."""
+    """Return whether there are integers in the columns of the ends."""
     ends = _ends(options, len(fields))
     return len(ends) == 2 and all(_INTEGER.fullmatch(fields[column]) for column in ends)
 
 
 def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
-    """Tell whether a line is certainly a header: it has the columns asked for, or one name of each end."""
+    """Return whether a line is certainly a header: it has the columns asked for, or one name of each end."""
     named = [word for word in _asked(options) if not is_column_number(word)]
     if named:
         return all(word in fields for word in named)
     sources, targets = named_ends(fields)
-    letters = options.string_ids and all(len(fields[i]) == 1 for i in (*sources, *targets))  # vertices u and v
-    return bool(sources and targets) and not letters
+    one_character = options.string_ids and all(len(fields[i]) == 1 for i in (*sources, *targets))  # vertices u and v
+    return bool(sources and targets) and not one_character
 
 
 def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptions) -> bool:
-    """Tell whether the first of some lines names the columns."""
+    """Return whether the first of some lines names the columns."""
     first, second = rows[0], rows[1] if len(rows) > 1 else None
     if options.header is not None:
         return options.header
@@ -225,7 +225,7 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
 
 
 def _counts(rows: Sequence[Sequence[str] | None], options: ConvertOptions) -> bool:
-    """Tell whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., and the third could hold an end of an edge."""
+    """Return whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., and the third could hold an end of an edge."""
     first = [row[0] for row in rows if row]
     third = [row[2] for row in rows if row and len(row) > 2]
     may_be_ends = options.string_ids or all(_INTEGER.fullmatch(field) for field in third)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _WORDS = 4
-"""That one step of the counter makes."""
+"""Words that one step of the counter makes."""
 
 
 class PhiloxStream:

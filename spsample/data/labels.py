@@ -123,7 +123,7 @@ def repeated(ids: NDArray[Any]) -> int | None:
 
 
 def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
-    """Which of some arrays are the sets of a split: by their part, their names.
+    """Return the names of the arrays that are the sets of a split, by their part.
 
     The three are called ``train_masks``, ``train_mask`` or ``train_idx``, and alike; ``valid`` is another word for
     ``val``. Empty where no name is such a one; an array that is missing has the name that it should have.

@@ -23,7 +23,7 @@ _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Tell whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
+    """Return whether there is a folder with a ``meta.json`` at `path`; `load_store` checks what is in it."""
     return os.path.isfile(os.path.join(path, META_FILE))  # also where no file can have such a name
 
 
@@ -115,7 +115,7 @@ def _num_classes(store: GraphStore, y: NDArray[Any]) -> int:
 
 
 def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
-    """How many splits there are, and the ids of one."""
+    """Return the number of splits, and the ids of one."""
     masked = "train_masks" in store
     count = len(store.array("train_masks")) if masked else 1
     if not 0 <= split < count:

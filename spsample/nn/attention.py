@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Entries:
-    """Where the entries of a sparse matrix are.
+class AttentionEntries:
+    """The places of the entries of a sparse matrix.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Entries:
 
     @lazily
     def numbered(self) -> Sums:
-        """The matrix whose values are the entries' numbers; those of its transpose say where an entry was."""
+        """The matrix whose values are the entries' numbers; those of its transpose are their places in this one."""
         return Sums(as_array(self.indptr), as_array(self.indices), np.arange(len(self.indices)), self.num_columns)
 
     def rows(self) -> Tensor:
@@ -46,7 +46,7 @@ class Entries:
         return torch.repeat_interleave(rows, self.indptr.diff(), output_size=len(self.indices))
 
 
-def sum_by_head(entries: Entries, weights: Tensor, h: Tensor) -> Tensor:
+def sum_by_head(entries: AttentionEntries, weights: Tensor, h: Tensor) -> Tensor:
     """Add up the rows of ``h`` at each row's entries, times a weight per head.
 
     Parameters
@@ -59,14 +59,16 @@ def sum_by_head(entries: Entries, weights: Tensor, h: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> entries = Entries(torch.tensor([0, 2]), torch.tensor([0, 1]), 2)
+    >>> entries = AttentionEntries(torch.tensor([0, 2]), torch.tensor([0, 1]), 2)
     >>> sum_by_head(entries, torch.tensor([[1.0, 0.0], [2.0, 3.0]]), torch.tensor([[1.0, 1.0], [10.0, 10.0]]))
     tensor([[21., 30.]])
     """
     return _of(_SumByHead(entries, weights.shape[1]), weights, h)
 
 
-def attention_weights(entries: Entries, source: Tensor, target: Tensor, attention: Tensor, slope: float) -> Tensor:
+def attention_weights(
+    entries: AttentionEntries, source: Tensor, target: Tensor, attention: Tensor, slope: float
+) -> Tensor:
     """Softmax over each row's entries of ``attention . leaky_relu(source + target)``, by heads: ``(entries, heads)``.
 
     Parameters
@@ -81,7 +83,7 @@ def attention_weights(entries: Entries, source: Tensor, target: Tensor, attentio
 
     Examples
     --------
-    >>> entries = Entries(torch.tensor([0, 2]), torch.tensor([0, 1]), 2)
+    >>> entries = AttentionEntries(torch.tensor([0, 2]), torch.tensor([0, 1]), 2)
     >>> attention_weights(entries, torch.tensor([[1.0], [1.0]]), torch.tensor([[2.0]]), torch.ones(1, 1), 0.2)
     tensor([[0.5000],
             [0.5000]])
@@ -107,15 +109,15 @@ def _of(operation: _Operation, *tensors: Tensor) -> Tensor:
 
 
 def _is_for_core(*tensors: Tensor) -> bool:
-    """Whether the compiled core takes these: of one type on the processor; torch's function transforms take torch's."""
+    """Return whether the compiled core takes these: of one type on the processor, outside of torch's transforms."""
     if (
         torch.compiler.is_compiling()
         or compiled_core() is None
         or tensors[0].dtype not in (torch.float32, torch.float64)
     ):
         return False
-    is_alike = all(one.is_cpu and one.dtype == tensors[0].dtype for one in tensors)
-    return is_alike and all(is_untransformed(one) and not has_tangent(one) for one in tensors)
+    is_alike = all(tensor.is_cpu and tensor.dtype == tensors[0].dtype for tensor in tensors)
+    return is_alike and all(is_untransformed(tensor) and not has_tangent(tensor) for tensor in tensors)
 
 
 class _ByCore(torch.autograd.Function):
@@ -136,15 +138,15 @@ class _ByCore(torch.autograd.Function):
         result, *tensors = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return None, *ctx.operation.gradients(gradients[0], result, *tensors)
-        tensors = [one.view_as(one) for one in tensors]  # where one was made of another, its path counts once
-        wanted = [one for one in tensors if one.requires_grad]
-        found = iter(torch.autograd.grad(ctx.operation.plain(*tensors), wanted, gradients[0], create_graph=True))
-        return None, *(next(found) if one.requires_grad else None for one in tensors)
+        tensors = [tensor.view_as(tensor) for tensor in tensors]  # a path from one to another counts once
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        computed = iter(torch.autograd.grad(ctx.operation.plain(*tensors), wanted, gradients[0], create_graph=True))
+        return None, *(next(computed) if tensor.requires_grad else None for tensor in tensors)
 
 
 @dataclass(frozen=True)
 class _SumByHead:
-    entries: Entries
+    entries: AttentionEntries
     heads: int
 
     def forward(self, weights: Tensor, h: Tensor) -> Tensor:
@@ -168,7 +170,7 @@ class _SumByHead:
 
 @dataclass(frozen=True)
 class _AttentionWeights:
-    entries: Entries
+    entries: AttentionEntries
     heads: int
     slope: float
 
@@ -212,7 +214,7 @@ def _softmax(scores: Tensor, rows: Tensor, num_rows: int) -> Tensor:
 
 
 def _tuple(sums: Sums, rows: Tensor, heads: int) -> tuple[Any, ...]:
-    """What the core takes of a numbered matrix."""
+    """Return the arguments of the core for a numbered matrix."""
     return sums.indptr, sums.columns, sums.values, sums.num_columns, heads, rows.shape[1] // heads
 
 

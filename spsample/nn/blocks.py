@@ -14,8 +14,8 @@ import torch
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
-from spsample.nn.attention import Entries, sum_by_head
-from spsample.nn.dropout import Rows
+from spsample.nn.attention import AttentionEntries, sum_by_head
+from spsample.nn.dropout import MaskedRows
 from spsample.nn.exchange import Exchange, require_exchanged
 from spsample.nn.sums import weighted_sums, with_targets
 from spsample.nn.tensors import as_tensor
@@ -75,12 +75,12 @@ class Block:
     num_src: int
     degrees: torch.Tensor | None = None
     exchange: Exchange | None = None
-    source_rows: Rows | None = None
-    owned_rows: Rows | None = None
+    source_rows: MaskedRows | None = None
+    owned_rows: MaskedRows | None = None
     vertices: Any = None
 
     @property
-    def target_rows(self) -> Rows | None:
+    def target_rows(self) -> MaskedRows | None:
         """Whose rows the targets are, where that is known of the sources."""
         rows = self.source_rows
         return None if rows is None else replace(rows, vertices=rows.vertices[: self.num_dst])
@@ -123,7 +123,7 @@ class Block:
     def map_arrays(self, function: Callable[[Any], Any]) -> Block:
         """Return this block with what a function makes of each tensor, in a fixed order."""
         degrees = None if self.degrees is None else function(self.degrees)
-        indptr, indices, values = (function(one) for one in (self.indptr, self.indices, self.values))
+        indptr, indices, values = (function(tensor) for tensor in (self.indptr, self.indices, self.values))
         return replace(self, indptr=indptr, indices=indices, values=values, degrees=degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
@@ -134,7 +134,7 @@ class Block:
         """
         require_exchanged(self.exchange)
         if self.values.requires_grad:
-            entries = Entries(self.indptr, self.indices, self.num_src)
+            entries = AttentionEntries(self.indptr, self.indices, self.num_src)
             return sum_by_head(entries, self.values.to(h.dtype)[:, None], h)
         return weighted_sums(self.indptr, self.indices, self.values, h)
 
@@ -148,7 +148,7 @@ class Block:
         return with_targets(self.indptr, self.indices, self.values, h)
 
     def sums_first(self, in_dim: int, out_dim: int) -> bool:
-        """Whether ``(A h) W`` takes less work than ``A (h W)``, by the counts of sources, targets and entries.
+        """Return whether ``(A h) W`` takes less work than ``A (h W)``, by the counts of sources, targets and entries.
 
         W has shape ``(in_dim, out_dim)``. Where there are many more sources than targets the sum comes first even if W
         makes rows narrower.
@@ -269,7 +269,7 @@ def _named(block: Block, layer: Any, batch: Batch, key: DropoutKey) -> Block:
     """A block that says whose rows it takes."""
     routes = getattr(layer, "routes", None)
     owned = layer.src_nodes if routes is None else batch.src_nodes[: routes.owned]
-    return replace(block, source_rows=Rows(layer.src_nodes, key), owned_rows=Rows(owned, key))
+    return replace(block, source_rows=MaskedRows(layer.src_nodes, key), owned_rows=MaskedRows(owned, key))
 
 
 def aggregation_for(sampler: Sampler) -> str:

@@ -28,7 +28,7 @@ _HALVES = torch.bfloat16, torch.float16
 
 
 class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geometric has no types
-    """What the layers have in common; goes before PyG's class.
+    """The common part of the layers; goes before PyG's class.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
-        """Those of PyG's layer; of a batch of spsample's loaders the rows that later layers read.
+        """Return the rows of PyG's layer; of a batch of spsample's loaders those that later layers read.
 
         ``torch.compile`` leaves it as it is: batches differ in their counts, of which a graph would be made for each.
         """
@@ -69,18 +69,18 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
         return (self._on if is_plain else self._by_pyg)(part, x, *arguments, **options)
 
     def _can_trim(self, is_plain: bool) -> bool:
-        """Whether rows can be left out; `is_plain`: by a way of our own, not by PyG's with a pair."""
+        """Return whether rows can be left out; `is_plain`: by a way of our own, not by PyG's with a pair."""
         return True
 
     def _has_hooks(self) -> bool:
-        """Whether there are PyG's hooks, as of messages; torch's are called around `forward`."""
+        """Return whether there are PyG's hooks, as of messages; torch's are called around `forward`."""
         return any(hooks for name, hooks in vars(self).items() if name.endswith("_hooks") and "_forward_" in name[1:])
 
     def _by_pyg(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
         """PyG's own layer, of the rows and edges that are needed."""
-        given = x, part.edge_index, *arguments
-        given, options = part.arguments(super().forward.__func__, given, options)
-        return super().forward(*given, **options)
+        inputs = x, part.edge_index, *arguments
+        inputs, options = part.arguments(super().forward.__func__, inputs, options)
+        return super().forward(*inputs, **options)
 
     def _on(self, part: Trimmed, x: Any, *arguments: Any, **options: Any) -> Any:
         """The layer's result on a part of a batch."""
@@ -88,8 +88,8 @@ class _OnSampledBatches(pyg.MessagePassing):  # type: ignore[misc]  # torch_geom
 
 
 def _is_plain(layer: type[pyg.MessagePassing]) -> bool:
-    """Whether a class has PyG's own messages, and not a user's."""
-    base = next(one for one in layer.__mro__ if one.__module__.startswith("torch_geometric.nn.conv"))
+    """Return whether a class has PyG's own messages, and not a user's."""
+    base = next(base for base in layer.__mro__ if base.__module__.startswith("torch_geometric.nn.conv"))
     propagate = layer.propagate  # PyG writes one for each class, in a module of this name
     is_pygs = propagate is pyg.MessagePassing.propagate or propagate.__module__.endswith("_propagate")
     return is_pygs and all(getattr(layer, name) is getattr(base, name) for name in _METHODS)
@@ -323,17 +323,17 @@ def _source(x: Any) -> Tensor:
 
 def _in_full(tensors: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
     """Tensors of half precision as float32: products may be of fewer bits, sums are not."""
-    return tuple(one.float() if one is not None and one.dtype in _HALVES else one for one in tensors)
+    return tuple(x.float() if x is not None and x.dtype in _HALVES else x for x in tensors)
 
 
 def _is_summed_in_full(x: Any) -> bool:
-    """Whether sums are in float32 or more: a model that is of half precision itself has them in PyG's way."""
+    """Return whether sums are in float32 or more: a model of half precision itself has them in PyG's way."""
     source = _source(x)
     return source.dtype not in _HALVES or torch.is_autocast_enabled(source.device.type)
 
 
 def _is_usual(layer: Any) -> bool:
-    """Whether this is PyG's own linear layer, of known size, whose parameters alone say what it does."""
+    """Return whether this is PyG's own linear layer, of known size, which its parameters alone define."""
     has_hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return type(layer) is Linear and not has_hooks
 

@@ -25,7 +25,7 @@ _WORDS = 4
 
 @dataclass(frozen=True)
 class DropoutKey:
-    """What the masks of a step follow from.
+    """The key of the masks of a step.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class DropoutKey:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Whose rows a matrix has, and what masks them.
+class MaskedRows:
+    """The vertices of the rows of a matrix, and the key of their masks.
 
     Attributes
     ----------
@@ -91,9 +91,9 @@ class VertexDropout(nn.Module):
 
     Examples
     --------
-    >>> dropout, rows = VertexDropout(0.5), Rows(np.array([4, 9]), DropoutKey(0, 0, 0))
+    >>> dropout, rows = VertexDropout(0.5), MaskedRows(np.array([4, 9]), DropoutKey(0, 0, 0))
     >>> both = dropout(torch.ones(2, 8), rows)
-    >>> torch.equal(both[1:], dropout(torch.ones(1, 8), Rows(np.array([9]), rows.key)))
+    >>> torch.equal(both[1:], dropout(torch.ones(1, 8), MaskedRows(np.array([9]), rows.key)))
     True
     """
 
@@ -102,7 +102,7 @@ class VertexDropout(nn.Module):
         self.p = require_number("p", p, lambda p: 0 <= p <= 1, "a number from 0 to 1")
         self.site = require_int("site", site, minimum=0, maximum=2**16 - 1)
 
-    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+    def forward(self, h: Tensor, rows: MaskedRows | None = None) -> Tensor:
         """Return ``h`` with numbers dropped, in training; else as it is."""
         if not self.training or self.p == 0:
             return h
@@ -127,7 +127,7 @@ class RectifiedDropout(VertexDropout):
     tensor([[0., 2.]])
     """
 
-    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+    def forward(self, h: Tensor, rows: MaskedRows | None = None) -> Tensor:
         """Return ``max(h, 0)`` with numbers dropped, in training; else ``max(h, 0)``."""
         in_one_pass = self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
         if not in_one_pass:
@@ -155,7 +155,7 @@ def _least(p: float) -> int:
 
 
 def _is_for_core(h: Tensor, p: float) -> bool:
-    """Whether the compiled core drops numbers of h; where calls become a graph torch does."""
+    """Return whether the compiled core drops numbers of h; where calls become a graph torch does."""
     return not is_traced() and h.is_cpu and h.dtype == torch.float32 and 0 <= p < 1 and compiled_core() is not None
 
 
@@ -169,7 +169,7 @@ def _flat(*tensors: Tensor) -> list[np.ndarray]:
 
 
 def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: Tensor) -> Tensor:
-    """What a kernel of the core makes of h under a key."""
+    """Return the result of a kernel of the core for h and a key."""
     numbers, number = h.detach().contiguous(), int(key)
     out = new_numbers(numbers.shape)
     x, to = _flat(numbers, out)
@@ -277,7 +277,7 @@ class Rowwise(nn.Sequential):
     torch.Size([4, 3])
     """
 
-    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+    def forward(self, h: Tensor, rows: MaskedRows | None = None) -> Tensor:
         """Return the result of the last one."""
         for module in self:
             h = module(h, rows) if isinstance(module, VertexDropout) else module(h)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 def is_seen_by_a_mode() -> bool:
-    """Whether a dispatch mode, as one that traces, sees each call of an operator; True where that is not known.
+    """Return whether a dispatch mode, as of a trace, sees each call of an operator; True where that is not known.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def is_seen_by_a_mode() -> bool:
 
 
 def is_traced() -> bool:
-    """Whether calls become a graph, which is to hold for other numbers of rows and other values.
+    """Return whether calls become a graph, which is to hold for other numbers of rows and other values.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def is_traced() -> bool:
 
 
 def is_untransformed(tensor: Tensor) -> bool:
-    """Whether this is torch's own tensor with numbers of its own, not a member of a batch or what a transform traces.
+    """Return whether this is torch's own tensor with numbers of its own, not one that a transform batches or traces.
 
     False where that is not known.
 
@@ -68,7 +68,7 @@ def outside_of_transforms() -> AbstractContextManager[Any]:
 
 
 def has_onednn_linear() -> bool:
-    """Whether torch has oneDNN's product as an operator of its own."""
+    """Return whether torch has oneDNN's product as an operator of its own."""
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 

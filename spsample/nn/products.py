@@ -40,9 +40,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether this is a large product of float32 on the processor, and neither cast nor traced.
+    """Return whether this is a large product of float32 on the processor, and neither cast nor traced.
 
-    What does not fit together is torch's to refuse: oneDNN does not say what is wrong.
+    Shapes that do not fit are left to torch, whose errors say so; those of oneDNN do not.
     """
     return (
         not is_traced()
@@ -56,7 +56,7 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether this is a dense tensor of float32 and of a shape, on the processor."""
+    """Return whether this is a dense tensor of float32 and of a shape, on the processor."""
     is_float32 = tensor.dtype == torch.float32 and tensor.layout == torch.strided
     return tensor.is_cpu and is_float32 and tensor.shape == shape
 
@@ -122,7 +122,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _leaves_out_zeros(gradient: Tensor) -> bool:
-    """Whether most of this is 0, and nobody differentiates what comes of it or maps over it."""
+    """Return whether most of this is 0, and its products are neither differentiated nor mapped over."""
     if torch.is_grad_enabled() or is_traced() or not is_untransformed(gradient):
         return False
     return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)

@@ -10,14 +10,14 @@ from torch import Tensor
 from spsample.common.threads import compiled_core
 from spsample.nn.tensors import new_numbers
 
-_MOST = 0.375
+_MAX_DENSITY = 0.375
 """Share of numbers other than 0 up to which leaving out the others is faster, on every instruction set."""
 
 _SAMPLED_ROWS = 64
 
 
 def is_mostly_zero(gradient: Tensor) -> bool:
-    """Whether so much is zero, in some of the rows, that it pays to leave zeros out.
+    """Return whether so much is zero, in some of the rows, that it pays to leave zeros out.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def is_mostly_zero(gradient: Tensor) -> bool:
     if compiled_core() is None or gradient.numel() == 0:
         return False
     some = gradient[:: max(len(gradient) // _SAMPLED_ROWS, 1)]
-    return int(torch.count_nonzero(some)) <= _MOST * some.numel()
+    return int(torch.count_nonzero(some)) <= _MAX_DENSITY * some.numel()
 
 
 def times(gradient: Tensor, weight: Tensor) -> Tensor:

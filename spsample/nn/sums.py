@@ -57,18 +57,18 @@ def with_targets(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> 
 
 
 def _is_for_core(indices: Tensor, values: Tensor, h: Tensor) -> bool:
-    """Whether the compiled core takes these: on the processor, and no gradient of the values is wanted."""
+    """Return whether the compiled core takes these: on the processor, and no gradient of the values is wanted."""
     is_here = h.is_cpu and indices.is_cpu and not is_differentiated(values) and is_untransformed(values)
     return is_here and h.ndim == 2 and h.dtype in (torch.float32, torch.float64) and compiled_core() is not None
 
 
 def is_differentiated(values: Tensor) -> bool:
-    """Whether a derivative by the values is wanted, of either mode."""
+    """Return whether a derivative by the values is wanted, of either mode."""
     return values.requires_grad or has_tangent(values)
 
 
 def has_tangent(tensor: Tensor) -> bool:
-    """Whether a derivative of forward mode is wanted."""
+    """Return whether a derivative of forward mode is wanted."""
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
@@ -150,7 +150,7 @@ class _WeightedSums(torch.autograd.Function):
 
 
 def summed(sums: Sums, rows: NDArray[Any]) -> Tensor:
-    """What `sums` adds up of rows in C order, float32 or float64."""
+    """Return the sums of rows in C order, float32 or float64."""
     shape = sums.parts * (len(sums.indptr) - 1), rows.shape[1]
     out = new_numbers(shape) if rows.dtype == np.float32 else torch.empty(shape, dtype=torch.float64, device="cpu")
     add_up = getattr(compiled_core(), sums.kernel)

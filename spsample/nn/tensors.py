@@ -96,7 +96,7 @@ def with_rounded_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def device_of(backend: str | None) -> torch.device:
-    """Where a model has to be for batches that a backend makes.
+    """Return the device of a model for batches that a backend makes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What torch's function transforms ask of an `autograd.Function` whose work is done outside torch."""
+"""Support of torch's function transforms by an `autograd.Function` whose work is done outside torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def one_by_one(
         As torch hands them to ``vmap``: a dimension for each argument that has members, None for others.
     """
     members = (
-        [one if dim is None else one.select(dim, i) for one, dim in zip(arguments, in_dims, strict=True)]
+        [x if dim is None else x.select(dim, i) for x, dim in zip(arguments, in_dims, strict=True)]
         for i in range(info.batch_size)
     )
     return torch.stack([function(*member) for member in members]), 0

@@ -1,4 +1,4 @@
-"""What a layer computes of a sampled batch: the rows that later layers read, and no others."""
+"""Layers on sampled batches: they compute the rows that later layers read, and no others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from spsample.errors import InputError
-from spsample.nn.attention import Entries
+from spsample.nn.attention import AttentionEntries
 from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
@@ -76,18 +76,19 @@ class Trimmed(NamedTuple):
         return source, None if target is None else target[: self.num_dst]
 
     def arguments(
-        self, forward: Callable[..., Any], given: Iterable[Any], options: dict[str, Any]
+        self, forward: Callable[..., Any], arguments: Iterable[Any], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a layer's ``forward``, of the rows and edges that are needed."""
         names = names_of(forward)
         options = {name: self._argument(name, value) for name, value in options.items()}
-        given = tuple(self._argument(name, value) for name, value in zip(chain(names, repeat("")), given, strict=False))
-        if "size" in names[len(given) :]:  # PyG makes a row for each source where the targets have none
+        named = zip(chain(names, repeat("")), arguments, strict=False)
+        placed = tuple(self._argument(name, value) for name, value in named)
+        if "size" in names[len(placed) :]:  # PyG makes a row for each source where the targets have none
             options["size"] = self.num_src, self.num_dst
-        return given, options
+        return placed, options
 
     def _argument(self, name: str, value: Any) -> Any:
-        """What is an entry per edge of the batch is cut to those of `edges`."""
+        """Return an argument with the entries of the edges that are needed, where it has one per edge of the batch."""
         if name == "x":
             return self.pair(value)
         if name == "edge_index":
@@ -123,12 +124,12 @@ class Trimmed(NamedTuple):
         return pointers, sources[: int(pointers[-1])]
 
     def pointers(self) -> Tensor:
-        """Where the edges of each vertex of the batch begin, and where the last one's end."""
+        """Return the first edges of the vertices of the batch, and the end of the last one's."""
         pointers: Tensor = self.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
         return pointers
 
     def loop_pointers(self) -> Tensor:
-        """Where what `with_loops` gives for each vertex begins, and where the last one's ends."""
+        """Return the first entries of the vertices in results of `with_loops`, and the end of the last one's."""
         pointers: Tensor = self.once("loop pointers", self._loop_pointers)
         return pointers
 
@@ -138,7 +139,7 @@ class Trimmed(NamedTuple):
         return between + torch.arange(len(between), device=between.device)
 
     def with_loops(self, of_edges: Tensor, of_loops: Tensor) -> Tensor:
-        """What there is for each edge between two vertices, and, as the last of each vertex, for its own loop."""
+        """Return the values of edges between two vertices, and, as the last of each vertex, that of its own loop."""
         is_between = self.edge_index[0] != self.edge_index[1]
         targets = self.edge_index[1, is_between]
         places = targets + torch.arange(len(targets), device=targets.device)
@@ -147,12 +148,12 @@ class Trimmed(NamedTuple):
         return both.index_put((places,), of_edges[is_between])
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make`, which takes untransformed tensors, returned when it was first called for `key` of this batch."""
+        """Return the result of the first call of `make`, on untransformed tensors, for `key` of this batch."""
         with torch.inference_mode(False), outside_of_transforms():  # it may be saved for a gradient later
             return self.hops.once(key, make) if is_untransformed(torch.empty(0, device="cpu")) else make()
 
     def of_weights(self, key: Hashable, weight: Tensor | None, make: Callable[[], Tensor]) -> Tensor:
-        """What is made of edge weights; without weights once in a batch.
+        """Return the result of `make` on edge weights; without weights it is called once in a batch.
 
         With weights each time: they may ask for a gradient, and torch does not count every way to change them.
         """
@@ -162,12 +163,12 @@ class Trimmed(NamedTuple):
         with nullcontext() if weight.requires_grad or not is_untransformed(weight) else outside_of_transforms():
             return make()
 
-    def entries(self, has_own_loops: bool) -> Entries:
+    def entries(self, has_own_loops: bool) -> AttentionEntries:
         """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has.
 
         It is not kept with the batch: it refers to the edges, and they to what is kept.
         """
-        return Entries(*self.matrix(has_own_loops), self.num_src)
+        return AttentionEntries(*self.matrix(has_own_loops), self.num_src)
 
     def counts(self) -> Tensor:
         """Edges of each vertex of the batch."""
@@ -182,7 +183,7 @@ class Trimmed(NamedTuple):
 def names_of(forward: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the arguments of a layer's ``forward`` that have a place."""
     parameters = [*inspect.signature(forward).parameters.values()][1:]
-    return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+    return tuple(param.name for param in parameters if param.kind is param.POSITIONAL_OR_KEYWORD)
 
 
 def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
@@ -192,7 +193,7 @@ def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
 
 
 def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:
-    """What a layer has to compute of its input, which says by its number of rows at which hop it is; None: all of it.
+    """Return the part of its input that a layer has to compute, by the hop that its number of rows is of; None: all.
 
     Where two hops have as many vertices it is the farthest of them. A batch of one seed is not trimmed: its one row
     would add to any number of others.
@@ -219,7 +220,7 @@ def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:
 
 
 def _has_rows_first(layer: Any, source: Tensor) -> bool:
-    """Whether a layer of PyG goes from sources to targets in one step, and its input has a row for each vertex."""
+    """Return whether a layer of PyG goes from sources to targets in one step, on a row for each vertex."""
     is_usual = layer.flow == "source_to_target" and layer.decomposed_layers == 1 and not layer.explain
     return is_usual and source.ndim > 0 and layer.node_dim % source.ndim == 0
 
@@ -246,13 +247,13 @@ def _hop_of(hops: Hops, num_rows: int) -> int:
 
 
 class Calls:
-    """How often a layer computed the rows that are needed, and how often all of them."""
+    """Counts of the calls of a layer that computed the rows that are needed, and of those that computed all."""
 
     def __init__(self) -> None:
         self.fast = self.slow = 0
 
     def count(self, is_fast: bool) -> None:
-        """Count one."""
+        """Count a call."""
         self.fast, self.slow = self.fast + is_fast, self.slow + (not is_fast)
 
 
@@ -268,5 +269,5 @@ def calls(model: nn.Module) -> dict[str, tuple[int, int]]:
     >>> calls(conv)
     {'': (0, 1)}
     """
-    found = {name: getattr(module, "trimmed_calls", None) for name, module in model.named_modules()}
-    return {name: (one.fast, one.slow) for name, one in found.items() if isinstance(one, Calls)}
+    counts = {name: getattr(module, "trimmed_calls", None) for name, module in model.named_modules()}
+    return {name: (count.fast, count.slow) for name, count in counts.items() if isinstance(count, Calls)}

@@ -1,4 +1,4 @@
-"""How sampling, fetching and training follow each other: one module and one class for each pipeline. Needs torch."""
+"""Orders of sampling, fetching and training: one module and one class for each pipeline. Needs torch."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spsample.loading import Batch
 
 _WANT, _GRADIENT, _WEIGHTS = 0, 1, 2
-_LONGEST_GOODBYE = 10.0
+_MAX_WAIT = 10.0
 
 
 class AsynchronousPipeline(FactoredPipeline):
@@ -38,10 +38,10 @@ class AsynchronousPipeline(FactoredPipeline):
     """Of a step, after which ranks meet."""
 
     @property
-    def remarks(self) -> list[str]:
-        """Who samples, and how stale gradients were."""
+    def notes(self) -> list[str]:
+        """Choices of the factored pipeline, and the staleness of gradients."""
         stale = f"the most stale gradient was {self._rule.largest} updates late, of at most {self._rule.bound}"
-        return [*super().remarks, *([stale] if self._rule.version else [])]
+        return [*super().notes, *([stale] if self._rule.version else [])]
 
     @property
     def largest_staleness(self) -> int:
@@ -105,7 +105,7 @@ class Updates:
     Parameters
     ----------
     comm : Communicator
-        Used by the thread that delivers letters alone. Phase "weights and gradients".
+        Used by the thread that delivers messages alone. Phase "weights and gradients".
     model
         Whose weights rank 0 updates.
     optimize : function
@@ -148,9 +148,9 @@ class Updates:
         model.zero_grad(set_to_none=True)
 
     def fail(self, error: Exception) -> None:
-        """Tell all ranks that this one has failed, and wait until all know."""
+        """Let all ranks know that this one has failed, and wait until they do."""
         self._mailbox.fail(error)
-        self._mailbox.join(_LONGEST_GOODBYE)
+        self._mailbox.join(_MAX_WAIT)
 
     def finish(self) -> StepLoss:
         """Wait until the gradients of all ranks are applied; the mean loss, on rank 0."""
@@ -160,16 +160,16 @@ class Updates:
             raise self._failure
         return StepLoss(self.loss_sum / max(self.num_seeds, 1), self.num_seeds)
 
-    # -------------------------------------------------------------------------- the thread that delivers letters
+    # -------------------------------------------------------------------------- the thread that delivers messages
 
-    def _deliver(self, letter: Letter) -> None:
-        if letter.kind == _WEIGHTS:
-            self._granted.put(unframed(letter.payload))
-        elif letter.kind == _WANT:
-            self._make_happen(self._rule.want(letter.source))
+    def _deliver(self, message: Letter) -> None:
+        if message.kind == _WEIGHTS:
+            self._granted.put(unframed(message.payload))
+        elif message.kind == _WANT:
+            self._make_happen(self._rule.want(message.source))
         else:
-            self._gradients[letter.source] = unframed(letter.payload)
-            self._make_happen(self._rule.came(letter.source))
+            self._gradients[message.source] = unframed(message.payload)
+            self._make_happen(self._rule.came(message.source))
 
     def _make_happen(self, events: list[Any]) -> None:
         for event in events:
@@ -209,11 +209,11 @@ class Apply(NamedTuple):
 
 
 class StalenessBound:
-    """Which rank gets weights when, and which gradient is applied when.
+    """The order in which ranks get weights and gradients are applied.
 
     The gradients under way, oldest weights first, could always be applied in this order within the bound: the i-th one,
     from 0, after i updates. A rank gets weights only where that stays so, and a gradient that comes early is applied
-    only where that stays so; else it waits for an older one. The oldest can always be applied: nobody waits for ever.
+    only where that stays so; else it waits for an older one. The oldest can always be applied: no rank waits for ever.
 
     Parameters
     ----------
@@ -278,11 +278,11 @@ class StalenessBound:
         return granted
 
     def _first_that_may(self) -> int | None:
-        """Who wants weights and has none: not a rank whose last gradient waits."""
+        """Return a rank that wants weights and has none: not one whose last gradient waits."""
         return next((rank for rank in self._wanting if rank not in self._under_way), None)
 
     def _may_go(self, rank: int) -> bool:
-        """Whether the others stay within the bound where this one is applied now."""
+        """Return whether the others stay within the bound where this one is applied now."""
         others = sorted(version for other, version in self._under_way.items() if other != rank)
         return all(self.version + 1 + i - version <= self.bound for i, version in enumerate(others))
 

@@ -1,4 +1,4 @@
-"""Where a training has its model, and whether batches are copied there."""
+"""Devices of a training: that of its model, and copies of batches to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Devices(NamedTuple):
-    """Where things are.
+    """The devices of a training.
 
     Attributes
     ----------

@@ -56,9 +56,9 @@ class FactoredPipeline(Pipeline):
         self._reason = ""  # for the number of samplers
 
     @property
-    def remarks(self) -> list[str]:
-        """How many ranks sample, and why; what a rank that samples caches."""
-        return [remark for remark in (self._reason, self._features.remark) if remark]
+    def notes(self) -> list[str]:
+        """The number of ranks that sample, with the reason, and what a rank that samples caches."""
+        return [note for note in (self._reason, self._features.note) if note]
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class FactoredPipeline(Pipeline):
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Say which ranks sample and which train."""
+        """Add to errors which ranks sample and which train."""
         try:
             yield
         except BaseException as error:
@@ -190,13 +190,13 @@ class FeaturesByRole:
     ----------
     trainer, sampler : function
         Make the source of a rank of that role, which is not collective.
-    remark : str
+    note : str
         What a rank that samples caches; nothing where roles make no difference.
     """
 
     trainer: Callable[[], FeatureSource]
     sampler: Callable[[], FeatureSource]
-    remark: str = ""
+    note: str = ""
 
     def __call__(self, samples: bool) -> FeatureSource:
         """The source of a rank that samples, or of one that trains only."""
@@ -235,11 +235,11 @@ def features_by_role(setup: TrainingSetup) -> FeaturesByRole:
             return features
         return in_front(features, size, scores, config, {})
 
-    remark = ""
+    note = ""
     if config.switches:
         has = f"{format_bytes(left)} for its cache" if kept else "no cache"
-        remark = f"a rank that samples has {has}: {by_what} takes {format_bytes(taken)} of {format_bytes(budget)}"
-    return FeaturesByRole(lambda: cache_of(budget, not is_measured), lambda: cache_of(left, False), remark)
+        note = f"a rank that samples has {has}: {by_what} takes {format_bytes(taken)} of {format_bytes(budget)}"
+    return FeaturesByRole(lambda: cache_of(budget, not is_measured), lambda: cache_of(left, False), note)
 
 
 def _budget(features: FeatureSource, workload: dict[str, Any], config: TrainConfig) -> tuple[int, int, str]:

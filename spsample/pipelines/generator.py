@@ -87,7 +87,7 @@ class RunGenerator:
 
     @property
     def state(self) -> torch.Tensor:
-        """What was kept; in use, where the numbers are."""
+        """The state that was kept; in use, that of torch's generator now."""
         return torch.random.get_rng_state() if self._state is None else self._state
 
     @state.setter

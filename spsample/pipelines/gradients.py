@@ -62,14 +62,14 @@ class Gradients(Protocol):
     model: Any
 
     def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
-        """What comes after the forward pass.
+        """Do what follows the forward pass.
 
         ``share`` is the part of the step's seeds that ``loss`` is the mean of, where ranks share a batch.
         """
         ...
 
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
-        """What all ranks do together, so that the parameters have their gradients."""
+        """Put the gradients of all ranks together; collective."""
         ...
 
 
@@ -297,7 +297,7 @@ class _OneUnused(torch.nn.Module):
 
 
 def _as_ring(comm: Communicator, nbytes: int) -> Counts:
-    """What DDP sends for a sum over the ranks, counted as a `Recorder` counts one."""
+    """Return the counts of what DDP sends for a sum over the ranks, as a `Recorder` counts one."""
     steps = 2 * (comm.size - 1)
     return Counts(1, steps, steps, steps * nbytes // comm.size, steps * nbytes // comm.size)
 

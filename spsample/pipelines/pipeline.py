@@ -89,8 +89,8 @@ class Pipeline(ABC):
         self.loader.close()
 
     @property
-    def remarks(self) -> list[str]:
-        """What was chosen, and why, in sentences."""
+    def notes(self) -> list[str]:
+        """Choices of the pipeline, with the reasons, in sentences."""
         return []
 
     @property
@@ -99,7 +99,7 @@ class Pipeline(ABC):
         return {}
 
     def _placed(self) -> Any:
-        """Where batches get their features; collective."""
+        """Return the source of the features of batches; collective."""
         return placed_features(self.setup)
 
     def _make_loader(self) -> Any:
@@ -133,7 +133,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def _make_gradients(self, model: torch.nn.Module) -> Any:
-        """How the gradients of all ranks are put together."""
+        """Make the object that puts the gradients of all ranks together."""
 
     # -------------------------------------------------------------------------------------------------------- steps
 
@@ -155,7 +155,7 @@ class Pipeline(ABC):
             yield loss
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Around a run: errors of ranks say what these ranks do."""
+        """Around a run: errors of ranks name the part that these ranks have."""
         return nullcontext()
 
     def backward(self, batch: Batch) -> tuple[torch.Tensor, int]:
@@ -186,7 +186,7 @@ class Pipeline(ABC):
         return step if self.comm.size == 1 else self.setup.phases.leaving(waiting_for("ranks", "training"), step)
 
     def _steps(self) -> Iterator[Any]:
-        """What this rank has of each step of an epoch."""
+        """Iterate over the parts of the steps of an epoch that are this rank's."""
         return iter(self.loader)
 
     def _compute(self, step: Any) -> None:
@@ -203,12 +203,12 @@ class Pipeline(ABC):
         self.optimize()
 
     def _dropout_key(self, batch: Batch) -> DropoutKey | None:
-        """What masks the rows of a batch by vertex; None where torch's numbers do."""
+        """Return the key of masks by vertex for a batch; None where torch's numbers make the masks."""
         return None
 
     @property
     def _follows_run(self) -> bool:
-        """Whether torch's numbers go on from batch to batch; else they follow from the batch."""
+        """True where torch's numbers go on from batch to batch; else they follow from the batch."""
         return self.comm.size == 1 and next(self._model.parameters()).device.type == "cpu"
 
     def _drawing(self, batch: Batch) -> AbstractContextManager[None]:

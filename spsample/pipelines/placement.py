@@ -1,4 +1,4 @@
-"""Where batches of a training get their features: a cache in front of them, or tiers on a device."""
+"""Sources of the features of batches in a training: a cache in front of them, or tiers on a device."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def score_options(config: TrainConfig) -> dict[str, Any]:
 
 
 def _hot(budget: int | str | None) -> str:
-    """What a device is to keep for a budget, as `DeviceFeatures` takes it."""
+    """Return the part of the features that a device keeps for a budget, as `DeviceFeatures` takes it."""
     if budget is None:
         return "auto"
     return budget if isinstance(budget, str) else f"{budget}B"

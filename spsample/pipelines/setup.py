@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSetup:
-    """What a run trains on.
+    """Data and ranks of a run.
 
     Attributes
     ----------
@@ -27,13 +27,13 @@ class TrainingSetup:
     features : FeatureSource
         Of the data set.
     graph : BaseGraph
-        That batches are sampled from.
+        The graph that batches are sampled from.
     sampler : Sampler
     config : TrainConfig
     blocks : BlockMaker
         Makes the layers' inputs of a batch.
     phases : Phases
-        What counts the seconds of training.
+        Counter of the seconds of training.
     parts : array-like (vertices,), optional
         Of local seeds, as of `BulkLoader`.
     """
@@ -49,7 +49,7 @@ class TrainingSetup:
 
     @property
     def workload(self) -> dict[str, Any]:
-        """What a run samples, as scores of vertices take it."""
+        """The workload of a run, as scores of vertices take it."""
         return {
             "graph": self.graph.host if self.graph.is_on_device else self.graph,
             "seeds": self.dataset.train_idx,

@@ -33,7 +33,7 @@ _LINKS = "LinkNeighborLoader", "LinkLoader"
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Say of PyG's other loaders that they are not here."""
+    """Refuse the names of PyG's other loaders, which are not here."""
     if name not in _pyg_loader.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     why = "; seeds that are edges cannot be sampled in bulk yet" if name in _LINKS else ""

@@ -97,7 +97,7 @@ def checked_graph(data: Data, graph: Graph, weight_attr: str | None) -> Graph:
 
 
 def _num_edges(data: Data) -> int:
-    """How many edges the data have: of a sparse tensor its entries, which PyG does not count in the first place."""
+    """Return the number of edges of the data; of a sparse tensor that of its entries, which PyG does not count."""
     adj_t = data.get("adj_t")
     if adj_t is None:
         return int(data.num_edges)
@@ -134,8 +134,8 @@ def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
     InputError, DTypeError
         If they are no list of integers of at least 1, or -1.
     """
-    given = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
-    return require_sizes("num_neighbors", given, whole_rows=True)
+    sizes = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
+    return require_sizes("num_neighbors", sizes, whole_rows=True)
 
 
 def refuse(arguments: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ def refuse(arguments: dict[str, Any]) -> None:
 
 
 def checked_type(subgraph_type: Any) -> str:
-    """Tell whether a batch has the sampled edges, or the reverse of each of them too.
+    """Return the type of subgraph: a batch has the sampled edges, or the reverse of each of them too.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def checked_type(subgraph_type: Any) -> str:
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """Those options of torch's DataLoader that are used; of others that are known and were set, one warning says why.
+    """Return the options of torch's DataLoader that are used; one warning names those that are set and needless.
 
     Raises
     ------
@@ -208,5 +208,5 @@ def _is_set(name: str, value: Any) -> bool:
 
 
 def warn_needless(what: str = f"workers: {_THREADS}") -> None:
-    """Tell whoever called the loader what it does not need, and why."""
+    """Warn the caller of the loader of what it does not need, with the reason."""
     warnings.warn(f"NeighborLoader of spsample needs no {what}.", UserWarning, stacklevel=4)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spsample.store import Graph
 
 
-class _Rows(NamedTuple):
+class _RowAttribute(NamedTuple):
     """An attribute with a row for each vertex, or for each edge."""
 
     key: str
@@ -32,11 +32,11 @@ class _Plan(NamedTuple):
 
     data: Data
     held: dict[str, Any]
-    rows: list[_Rows]
+    rows: list[_RowAttribute]
     bare: Data
 
     def fits(self, data: Data) -> bool:
-        """Tell whether data still have the same attributes."""
+        """Return whether data still have the same attributes."""
         now = data._store._mapping
         return (
             data is self.data
@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
 class Attributes:
     """Cuts the attributes of data to samples: what PyG's NeighborLoader makes of a sampler's output.
 
-    What has rows of vertices and of edges is found out once, and again where an attribute was replaced.
+    Attributes with rows of vertices and of edges are listed once, and again where one was replaced.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Attributes:
             del bare[key]
             is_cut = key not in ("edge_index", "adj_t", "num_nodes")
             if is_cut and (whole.is_node_attr(key) or whole.is_edge_attr(key)):
-                rows.append(_Rows(key, not whole.is_node_attr(key), data.__cat_dim__(key, value, data._store)))
+                rows.append(_RowAttribute(key, not whole.is_node_attr(key), data.__cat_dim__(key, value, data._store)))
         return _Plan(data, held, rows, bare)
 
 

@@ -89,7 +89,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     Attributes
     ----------
     bulk_loader : BulkLoader
-        What samples; its ``seconds`` say where time goes.
+        Loader of the minibatches; its ``seconds`` are the times of its stages.
 
     Raises
     ------

@@ -38,7 +38,7 @@ class _Made(NamedTuple):
     versions: list[int]
 
     def is_of(self, tensors: list[torch.Tensor]) -> bool:
-        """Tell whether it was made of these tensors as they are now."""
+        """Return whether it was made of these tensors as they are now."""
         return len(tensors) == len(self.tensors) and all(
             made() is tensor and version == tensor._version
             for made, tensor, version in zip(self.tensors, tensors, self.versions, strict=True)
@@ -219,9 +219,9 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     As in PyG, edges that lead out of a repeated seed leave its first place.
     """
     place = torch.from_numpy(np.ascontiguousarray(minibatch.seed_inverse)).to(output.node.device)
-    distinct, given = len(minibatch.seeds), len(place)
+    distinct, seeds = len(minibatch.seeds), len(place)
     first = np.unique(minibatch.seed_inverse, return_index=True)[1]
-    moved = torch.arange(given - distinct, given - distinct + len(output.node), device=place.device)
+    moved = torch.arange(seeds - distinct, seeds - distinct + len(output.node), device=place.device)
     moved[:distinct] = torch.from_numpy(first).to(place.device)
     hop_edges = output.num_sampled_edges[0]
     counts = torch.bincount(output.col[:hop_edges], minlength=distinct)
@@ -230,9 +230,9 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     copied = torch.arange(int(repeats.sum()), device=place.device)
     copied += torch.repeat_interleave(starts[place] - (ends - repeats), repeats)
     order = torch.cat([copied, torch.arange(hop_edges, len(output.col), device=place.device)])
-    target = torch.repeat_interleave(torch.arange(given, device=place.device), repeats)
+    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), repeats)
     output.node = torch.cat([output.node[place], output.node[distinct:]])
     output.row = moved[output.row[order]]
     output.col = torch.cat([target, moved[output.col[hop_edges:]]])
     output.edge = output.edge[order]
-    output.num_sampled_nodes[0], output.num_sampled_edges[0] = given, len(copied)
+    output.num_sampled_nodes[0], output.num_sampled_edges[0] = seeds, len(copied)

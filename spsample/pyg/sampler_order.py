@@ -78,7 +78,7 @@ class SamplerOrder(Order):
         return self._drawn
 
     def identity(self) -> dict[str, Any]:
-        """How many positions an epoch has."""
+        """Number of positions of an epoch."""
         return {"shuffle": "sampler", "num_positions": self.num_positions}
 
     def state(self, epoch: int) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class SamplerOrder(Order):
         self._draws += 1
         return self._checked(islice(self._sampler, self.num_positions + 1))
 
-    def _checked(self, given: Iterable[Any]) -> NDArray[np.int64]:
-        positions = np.fromiter(map(self._position, given), np.int64)
+    def _checked(self, drawn: Iterable[Any]) -> NDArray[np.int64]:
+        positions = np.fromiter(map(self._position, drawn), np.int64)
         if len(positions) != self.num_positions:
             more = f"{len(positions)}" if len(positions) < self.num_positions else "more"
             expected = f"{self.num_positions}, the length that the sampler had when the loader was made"
@@ -119,12 +119,12 @@ class SamplerOrder(Order):
         check_range(self._argument, positions, self._num_seeds, "positions among input_nodes")
         return positions
 
-    def _position(self, given: Any) -> int:
+    def _position(self, position: Any) -> int:
         try:
-            return index(given)
+            return index(position)
         except TypeError:
             expected = "positions among input_nodes, one at a time"
-            raise DTypeError(argument=self._argument, given=short(given), expected=expected) from None
+            raise DTypeError(argument=self._argument, given=short(position), expected=expected) from None
 
 
 class _Flat:

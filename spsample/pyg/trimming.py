@@ -99,7 +99,7 @@ def untrim(model: nn.Module) -> nn.Module:
 
 
 def _takes_pairs(layer: MessagePassing) -> bool:
-    """Tell whether the layer's ``forward`` says that x may be a pair."""
+    """Return whether x may be a pair by the annotations of the layer's ``forward``."""
     parameters = inspect.signature(type(layer).forward).parameters
     is_usual = layer.flow == "source_to_target" and layer.node_dim in (-2, 0)
     if not is_usual or "x" not in parameters or "pos" in parameters:  # positions would have to be cut, too
@@ -112,9 +112,9 @@ def _takes_pairs(layer: MessagePassing) -> bool:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _cut(layer: MessagePassing, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _cut(layer: MessagePassing, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A layer's arguments, of the rows and edges that are needed."""
-    named = {**dict(zip(names_of(type(layer).forward), given, strict=False)), **options}
+    named = {**dict(zip(names_of(type(layer).forward), arguments, strict=False)), **options}
     part = trimmed(layer, named.get("x"), named.get("edge_index"))
     layer.trimmed_calls.count(part is not None)
-    return None if part is None else part.arguments(type(layer).forward, given, options)
+    return None if part is None else part.arguments(type(layer).forward, arguments, options)

@@ -1,4 +1,4 @@
-"""`ArrayFile`: the file of an array, written in the background, from the beginning to the end.
+"""`RowFile`: the file of an array, written in the background, from the beginning to the end.
 
 What is put together in memory is written and hashed by threads of their own, while the next piece is put together. The
 pieces go to the disk past the system's cache of pages (``O_DIRECT``) where the file system can: no processor copies
@@ -92,7 +92,7 @@ class _UnderWay(NamedTuple):
     written: Future[None]
 
 
-class ArrayFile:
+class RowFile:
     r"""The file of an array that a writer has made.
 
     Parameters
@@ -109,7 +109,7 @@ class ArrayFile:
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a"
     >>> path.touch()
-    >>> with Workers(1) as workers, ArrayFile(path, None, workers, print) as file:
+    >>> with Workers(1) as workers, RowFile(path, None, workers, print) as file:
     ...     file.write(np.arange(3, dtype=np.int8))
     ...     with file.room(1) as memory:
     ...         memory[:] = 1
@@ -131,7 +131,7 @@ class ArrayFile:
         self._last_hash: Future[None] | None = None
         self._under_way: deque[_UnderWay] = deque()
 
-    def __enter__(self) -> ArrayFile:
+    def __enter__(self) -> RowFile:
         return self
 
     def __exit__(
@@ -148,7 +148,7 @@ class ArrayFile:
 
     @property
     def piece_bytes(self) -> int:
-        """How many bytes to put together at a time."""
+        """Number of bytes to put together at a time."""
         return self._workers.piece_bytes
 
     def write(self, values: NDArray[Any]) -> None:
@@ -200,7 +200,7 @@ class ArrayFile:
             self._done(self._under_way[0])
 
     def _report(self) -> None:
-        """Tell of the first pieces that are done."""
+        """Report the first pieces that are done."""
         while self._under_way and self._under_way[0].written.done():
             self._done(self._under_way[0])
 

@@ -21,13 +21,13 @@ from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import InputError
 from spsample.features.score_order import hottest
 from spsample.features.scores.registry import require_scores
-from spsample.reorder.array_files import ArrayFile, Workers
+from spsample.reorder.array_files import RowFile, Workers
 from spsample.reorder.row_moves import (
     ENTRIES,
     PERMUTATION,
     Kinds,
     Renumbering,
-    Runs,
+    RowRuns,
     copy_array,
     inverse,
     kinds_of,
@@ -97,7 +97,7 @@ def reorder(
     exact : bool, optional
         Order by the scores themselves; of equal ones the lower vertex is first.
     name : str, optional
-        What the store shall say about where the scores are from.
+        The origin of the scores, which the store keeps as a fact.
     memory_budget : int or str, optional
         Bytes, or text such as "512MiB", of what is in memory at a time, besides some 50 bytes for each vertex.
     progress : callable, optional
@@ -142,7 +142,7 @@ def reorder(
     values = require_scores("scores", scores, n)
     order = hottest(values if exact else score_classes(values), n)
     task = _renumbered(store, order, name) if relabel else _moved(store, order, name)
-    return _Run(task, target, require_bytes("memory_budget", memory_budget), progress).go()
+    return _Reorderer(task, target, require_bytes("memory_budget", memory_budget), progress).write()
 
 
 def restore(
@@ -195,7 +195,7 @@ def restore(
         digest = str(facts.get("digest"))
     else:
         raise InputError(argument="path", given=f"{source}, as it was made", expected="a store made by reorder")
-    done = _Run(task, target, require_bytes("memory_budget", memory_budget), progress).go()
+    done = _Reorderer(task, target, require_bytes("memory_budget", memory_budget), progress).write()
     if GraphStore.open(target).digest != digest:
         shutil.rmtree(target)
         expected = "the graph of which the store says that it was made"
@@ -279,8 +279,8 @@ def _renumbered(store: GraphStore, order: NDArray[np.int64], name: str) -> _Task
     return _Task(store, order, inverse(order, kind), arrays, facts, ("reordered",), wants_edge_ids=True)
 
 
-class _Run:
-    """One task, step by step."""
+class _Reorderer:
+    """Writes the store of a task, step by step."""
 
     def __init__(self, task: _Task, out: Path, budget: int, progress: Progress | None) -> None:
         self.task, self.out, self.budget = task, out, budget
@@ -290,8 +290,8 @@ class _Run:
         self._sizes = self._planned()
         self._total = sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in self._sizes.values())
 
-    def go(self) -> Reordering:
-        """Do it."""
+    def write(self) -> Reordering:
+        """Write the store."""
         started = time.perf_counter()
         require_room("out", self.out, self._total + _META_BYTES)
         with StoreWriter(self.out) as writer:
@@ -300,7 +300,7 @@ class _Run:
             with system_errors(self.out, room), ExitStack() as stack:
                 workers = stack.enter_context(Workers(min(usable_cores(), _MAX_HASHING), self.budget // 2))
                 files = {
-                    name: stack.enter_context(ArrayFile(writer.folder / array_file(name), array, workers, self._wrote))
+                    name: stack.enter_context(RowFile(writer.folder / array_file(name), array, workers, self._wrote))
                     for name, array in arrays.items()
                 }
                 self._write_graph(files)
@@ -349,15 +349,15 @@ class _Run:
         return min(self.budget // 2, _CACHED_WINDOW) if is_cached else self.budget // 2
 
     def _source_rows(self) -> NDArray[np.int64]:
-        """Where the rows lie in the store that are to follow one another."""
+        """Places in the store of the rows that are to follow one another."""
         rows = self.task.store.row_of_vertex()
         return self.task.order if rows is None else np.asarray(rows)[self.task.order].astype(np.int64)
 
-    def _write_graph(self, files: dict[str, ArrayFile]) -> None:
+    def _write_graph(self, files: dict[str, RowFile]) -> None:
         store, number = self.task.store, self.task.number
         for name in self.kinds.rows:  # the disk reads ahead what comes next
             self._open(name)
-        runs = Runs.of(np.asarray(store.array("indptr")), self._source_rows())
+        runs = RowRuns.of(np.asarray(store.array("indptr")), self._source_rows())
         files["indptr"].write(runs.pointers)
         opened = {name: self._open(name) for name in ENTRIES if name in store and name in files}
         entries, are_cached = (
@@ -373,7 +373,7 @@ class _Run:
         written = {name: file for name, file in files.items() if name in ENTRIES}
         move_runs(runs, entries, written, self._window(is_cached=are_cached), change)
 
-    def _write_others(self, files: dict[str, ArrayFile]) -> None:
+    def _write_others(self, files: dict[str, RowFile]) -> None:
         task, kinds = self.task, self.kinds
         for name in (moved for moved in kinds.rows if moved in files):
             self._write_rows(name, files[name])
@@ -389,16 +389,16 @@ class _Run:
         for name, array in task.arrays.items():
             files[name].write(array)
 
-    def _write_rows(self, name: str, file: ArrayFile) -> None:
+    def _write_rows(self, name: str, file: RowFile) -> None:
         source, is_cached = self._open(name)
         moved_before = self.task.store.is_reordered and name in kinds_of(self.task.store, relabel=False).rows
         places = self._source_rows() if moved_before else self.task.order
         move_rows(source.reshape(len(source), -1), places, file, self._window(is_cached=is_cached), is_cached=is_cached)
 
-    def _write_runs(self, kinds: Kinds, files: dict[str, ArrayFile]) -> None:
+    def _write_runs(self, kinds: Kinds, files: dict[str, RowFile]) -> None:
         for pointers in dict.fromkeys(kinds.runs.values()):
             names = [name for name, own in kinds.runs.items() if own == pointers]
-            runs = Runs.of(np.asarray(self.task.store.array(pointers), np.int64), self.task.order)
+            runs = RowRuns.of(np.asarray(self.task.store.array(pointers), np.int64), self.task.order)
             files[pointers].write(runs.pointers.astype(self.task.store.specs[pointers].dtype))
             arrays = {name: self.task.store.array(name) for name in names}
             move_runs(runs, arrays, {name: files[name] for name in names}, self._window(is_cached=False))

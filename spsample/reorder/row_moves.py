@@ -1,6 +1,6 @@
 """Rows of arrays on disk in another order, moved in windows of bounded memory.
 
-As in Data Tiering (Min et al., KDD 2022, algorithm 2), prefix sums of the lengths tell where each row
+As in Data Tiering (Min et al., KDD 2022, algorithm 2), prefix sums of the lengths are the places where each row
 goes, and then every row can be moved by itself. A window is a range of the result. Its rows are put together by all
 threads in memory and written in long pieces, while the next ones are put together.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spsample.common.threads import compiled_core
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS
 from spsample.features.gathering import row_reader
-from spsample.reorder.array_files import ArrayFile
+from spsample.reorder.array_files import RowFile
 from spsample.store import GraphStore
 from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
@@ -57,7 +57,7 @@ class Kinds(NamedTuple):
 
 
 def kinds_of(store: GraphStore, *, relabel: bool) -> Kinds:
-    """Say what is done to the arrays beside the graph's own: with a map only features that are dense are moved.
+    """Return what is done to the arrays beside the graph's own: with a map only features that are dense are moved.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _sorting(pointers: NDArray[np.int64], columns: NDArray[Any], num_columns: in
 _KEY_BITS = 63
 
 
-class Runs(NamedTuple):
+class RowRuns(NamedTuple):
     """Rows of several lengths: row i of `source` goes where the prefix sums of the lengths of `places` say.
 
     Attributes
@@ -188,12 +188,12 @@ class Runs(NamedTuple):
     pointers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, source: NDArray[np.int64], places: NDArray[np.int64]) -> Runs:
+    def of(cls, source: NDArray[np.int64], places: NDArray[np.int64]) -> RowRuns:
         """Find where rows go: the prefix sums of their lengths.
 
         Examples
         --------
-        >>> Runs.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).pointers.tolist()
+        >>> RowRuns.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).pointers.tolist()
         [0, 3, 5, 5]
         """
         pointers = np.zeros(len(places) + 1, np.int64)
@@ -205,7 +205,7 @@ class Runs(NamedTuple):
 
         Examples
         --------
-        >>> list(Runs.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).windows(4))
+        >>> list(RowRuns.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).windows(4))
         [(0, 1), (1, 3)]
         """
         first, rows = 0, len(self.places)
@@ -217,7 +217,7 @@ class Runs(NamedTuple):
             first = end
 
 
-def move_rows(source: Any, places: NDArray[np.int64], file: ArrayFile, budget: int, *, is_cached: bool) -> None:
+def move_rows(source: Any, places: NDArray[np.int64], file: RowFile, budget: int, *, is_cached: bool) -> None:
     """Write row ``places[i]`` of an array, for each i.
 
     Parameters
@@ -225,7 +225,7 @@ def move_rows(source: Any, places: NDArray[np.int64], file: ArrayFile, budget: i
     source : array (rows, numbers)
         Memory map.
     places : int64 array (rows,)
-    file : ArrayFile
+    file : RowFile
     budget : int
         Bytes of a window of rows, where the source is not cached.
     is_cached : bool
@@ -258,9 +258,9 @@ def _parts(places: NDArray[np.int64], size: int, row_bytes: int) -> Iterator[NDA
 
 
 def move_runs(
-    runs: Runs,
+    runs: RowRuns,
     arrays: dict[str, NDArray[Any]],
-    files: dict[str, ArrayFile],
+    files: dict[str, RowFile],
     budget: int,
     change: Callable[[int, int, dict[str, NDArray[Any]]], dict[str, NDArray[Any]]] | None = None,
 ) -> None:
@@ -268,10 +268,10 @@ def move_runs(
 
     Parameters
     ----------
-    runs : Runs
+    runs : RowRuns
     arrays : dict of array (entries,)
         Memory maps.
-    files : dict of ArrayFile
+    files : dict of RowFile
         Those that are written.
     budget : int
         Bytes of the windows that are in memory at a time.
@@ -313,7 +313,7 @@ def whole_rows(pointers: NDArray[np.int64], values: NDArray[Any], rows: NDArray[
     return picked
 
 
-def copy_array(source: NDArray[Any], file: ArrayFile) -> None:
+def copy_array(source: NDArray[Any], file: RowFile) -> None:
     """Write an array as it is, piece by piece."""
     step = _rows_in(file.piece_bytes, source[:1].nbytes)
     for first in range(0, len(source), step):

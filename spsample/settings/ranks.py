@@ -1,4 +1,4 @@
-"""How a graph lies on ranks: options of `spsample train`, and those that `spsample plan --ranks` shares with it."""
+"""Placement of a graph on ranks: options of `spsample train`, and those that `spsample plan --ranks` shares with it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +31,7 @@ ReplicateHubs = Annotated[
 
 @dataclass(frozen=True)
 class RankOptions:
-    """How a graph and its features lie on the ranks, and what connects them."""
+    """Placement of a graph and its features on the ranks, and the connection between these."""
 
     partitioned: Annotated[
         bool,
@@ -74,15 +74,15 @@ class RankOptions:
 
     @property
     def of_block_rows(self) -> list[str]:
-        """The options given that say how block rows lie."""
-        given = {
+        """The options given that place block rows."""
+        changed = {
             "--replication": self.replication != 1,
             "--replicate-hubs": bool(self.replicate_hubs),
             "--feature-dtype": self.feature_dtype is not None,
             "--partition": self.partition is not None,
             "--algorithm": self.algorithm != "auto",
         }
-        return [option for option, is_given in given.items() if is_given]
+        return [option for option, is_changed in changed.items() if is_changed]
 
     def describe(self, comm: "Communicator") -> str:
         """In words, for a header."""

@@ -22,7 +22,7 @@ def _trace(argument: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Runs:
-    """Which runs are made: on what of the data set, and how often."""
+    """The runs that are made: on what of the data set, and how often."""
 
     metric: Annotated[
         str,
@@ -60,7 +60,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Recording:
-    """How often a run writes to its folder, and what else it writes."""
+    """Intervals at which a run writes to its folder, and what else it writes."""
 
     checkpoint_minutes: Annotated[
         float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)

@@ -1,4 +1,4 @@
-"""What is sampled and how much at once: options that several commands have.
+"""Options of sampling that several commands have.
 
 Each is declared here, at a field or as an annotated type. A dataclass that has a field of that type gives the default.
 """
@@ -109,14 +109,14 @@ RandomSeed = Annotated[
 
 @dataclass(frozen=True)
 class SamplerChoice:
-    """Which sampler."""
+    """The sampler."""
 
     sampler: Annotated[str, Option("Sampler.", _PANEL, choices=SAMPLERS, common=True)] = "graphsage"
 
 
 @dataclass(frozen=True)
 class SamplerSizes:
-    """How much is sampled per layer."""
+    """Sizes of samples per layer."""
 
     fanouts: Annotated[
         tuple[int, ...],

@@ -26,11 +26,11 @@ from spsample.settings.sampling import (
 
 _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
 ARCHITECTURES = set(_BUILT_IN)
-"""What `ModelConfig.architecture` can be: `register_model` adds to it."""
+"""Values of `ModelConfig.architecture`: `register_model` adds to them."""
 
 
 class PipelineRules(NamedTuple):
-    """What the settings of a run can be with a pipeline.
+    """Rules for the settings of a run with a pipeline.
 
     Attributes
     ----------
@@ -39,9 +39,9 @@ class PipelineRules(NamedTuple):
     only : dict
         Settings that can have one value alone, with that value and the reason.
     works_ahead : bool
-        Whether stages work ahead, whose threads and memory can be set.
+        True where stages work ahead, whose threads and memory can be set.
     shares_batches : bool
-        Whether all ranks work on one batch at a time.
+        True where all ranks work on one batch at a time.
     """
 
     own: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ PIPELINES = {
         shares_batches=True,
     ),
 }
-"""What `TrainConfig.pipeline` can be: each name is that of a module of `spsample.pipelines`."""
+"""Values of `TrainConfig.pipeline`: each is the name of a module of `spsample.pipelines`."""
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -413,10 +413,10 @@ class TrainConfig:
         """Return the settings that decide the result, as plain values; the others change its speed alone."""
         known = asdict(self)
         known["test_sizes"] = None if self.test_sizes is None else list(self.test_sizes)
-        decisive = {one.name: known[one.name] for one in settings_of(TrainConfig) if one.option.decisive}
-        return {**decisive, "shares_batches": self.shares_batches}
+        names = [setting.name for setting in settings_of(TrainConfig) if setting.option.decisive]
+        return {**{name: known[name] for name in names}, "shares_batches": self.shares_batches}
 
     @property
     def shares_batches(self) -> bool:
-        """Whether all ranks work on one batch at a time."""
+        """True where all ranks work on one batch at a time."""
         return PIPELINES[self.pipeline].shares_batches

@@ -45,7 +45,7 @@ def host_array(held: Any) -> NDArray[Any]:
 
 
 def _edges_of(data: Any) -> tuple[str, NDArray[Any]]:
-    """Which attribute holds the edges, and they as sources and targets; `adj_t` goes first, as in PyG."""
+    """Return the attribute of the edges, and these as sources and targets; `adj_t` goes first, as in PyG."""
     adj_t = getattr(data, "adj_t", None)
     if adj_t is not None:
         return "adj_t", _entries(adj_t)

@@ -37,7 +37,7 @@ class BaseGraph(ABC):
     comm : Communicator
         The ranks that have the graph: every call on it is one of all of them.
     is_distributed : bool
-        Whether calls on the graph are collective: it is on the ranks of `comm`, though that may be one.
+        True where calls on the graph are collective: it is on the ranks of `comm`, though that may be one.
     is_on_device : bool
         Whether bulks of the graph, and what is needed to make them, are in the memory of a device.
 
@@ -79,7 +79,7 @@ class BaseGraph(ABC):
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 that tells the graph from others, where it is a store's; else None."""
+        """SHA-256 that identifies the graph, where it is a store's; else None."""
         return None
 
     @abstractmethod

@@ -18,7 +18,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import validation
 
 ARRAYS = ("indptr", "indices", "data", "edge_ids")
-"""Those that tell a graph from others, by their names in a store."""
+"""The arrays that identify a graph, by their names in a store."""
 
 _Arrays = TypeVar("_Arrays", bound="GraphArrays")
 
@@ -217,7 +217,7 @@ def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
 
 
 def rows_sorted(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
-    """Tell whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
+    """Return whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
     falls = indices[1:] < indices[:-1]
     inner = indptr[(indptr > 0) & (indptr < len(indices))]
     falls[inner - 1] = False

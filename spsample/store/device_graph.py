@@ -26,7 +26,7 @@ DRAWN_OF_A_ROW = 16
 """s: of a shorter row all entries are read, of a longer one a fanout's worth."""
 
 DRAWS_OF_A_BATCH = 1 << 17
-"""That find the farthest frontier: about 1024 seeds, 15 neighbours of each and 10 of each of those."""
+"""Seeds and neighbours for the farthest frontier: about 1024 seeds, 15 neighbours of each and 10 of each of those."""
 
 ENTRIES_AT_ONCE = 1 << 24
 

@@ -59,10 +59,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         partial.replace(path)
     except BaseException as error:
-        with suppress(OSError):  # as on a disk that became read-only: the first error is the one to tell
+        with suppress(OSError):  # as on a disk that became read-only: the first error is the one to report
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = str(path)  # write, fsync and close do not tell it
+            error.filename = str(path)  # write, fsync and close do not set it
         raise
     with suppress(PermissionError):  # a folder that may be written to, but not read
         sync_folder(path.parent)
@@ -91,7 +91,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 LOCK_FILE = ".lock"
-_LONGEST_NAME = 255 - len("..partial-01234567")
+_MAX_NAME = 255 - len("..partial-01234567")
 _PARTIAL = re.compile(r"\..*\.partial-[0-9a-f]{8}", re.DOTALL)
 _SUFFIX = re.compile(r"[0-9a-f]{8}")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -207,9 +207,9 @@ class PartialFolder:
 
     def __init__(self, target: Path) -> None:
         self.target = Path(os.path.realpath(target))
-        if len(os.fsencode(self.target.name)) > _LONGEST_NAME:
+        if len(os.fsencode(self.target.name)) > _MAX_NAME:
             given = f"a name of {len(os.fsencode(self.target.name))} bytes"
-            raise DataError(argument=str(target), given=given, expected=f"at most {_LONGEST_NAME} bytes")
+            raise DataError(argument=str(target), given=given, expected=f"at most {_MAX_NAME} bytes")
         with system_errors(self.target, "a folder that can be made and written to"):
             self.target.parent.mkdir(parents=True, exist_ok=True)
             remove_leftovers(self.target)
@@ -256,7 +256,7 @@ class PartialFolder:
 
 
 def is_partial(path: Path) -> bool:
-    """Tell whether a folder is one that is being written, or was left behind, by its name.
+    """Return whether a folder is one that is being written, or was left behind, by its name.
 
     Examples
     --------

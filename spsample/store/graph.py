@@ -73,7 +73,7 @@ class Graph(BaseGraph):
 
     _arrays: GraphArrays
     kept: dict[Hashable, Any]
-    """Results that are found once and stay with the graph: by backend, A on it; what plans measured."""
+    """Results that are computed once and stay with the graph: by backend, A on it; what plans measured."""
 
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
@@ -155,7 +155,7 @@ class Graph(BaseGraph):
     def from_scipy(cls, matrix: Any) -> Graph:
         """Make a weighted graph from a square ``scipy.sparse`` matrix: row = target, column = source.
 
-        Every stored entry becomes an edge: duplicates (of a COO matrix, say) are neither summed nor
+        Every stored entry becomes an edge: duplicates (as of a COO matrix) are neither summed nor
         dropped, and stored zeros stay. ``edge_ids`` are positions in ``matrix.tocoo()``, which for CSR and
         COO are positions in ``matrix.data``. For an unweighted graph of the same pattern use
         ``Graph(m.indptr, m.indices)``.
@@ -290,7 +290,7 @@ class Graph(BaseGraph):
 
     @property
     def digest(self) -> str | None:
-        """A SHA-256 that tells the arrays of this graph from others where they are a store's, else None.
+        """A SHA-256 that identifies the arrays of this graph where they are a store's, else None.
 
         Two graphs with one digest and one `weighting` give the same samples. It comes from the checksums in
         ``meta.json``, not from the contents.
@@ -303,7 +303,7 @@ class Graph(BaseGraph):
         return None if self._arrays.origin is None else self._arrays.origin.digest
 
     def fingerprint(self) -> dict[str, int]:
-        """Return a number for each array, which tells its contents from others; made on first use and kept.
+        """Return a number for each array, which identifies its contents; made on first use and kept.
 
         The whole graph is read for it once, by all threads. Graphs with equal numbers and one `weighting` give the same
         samples: `ReplicatedGraph` and `PartitionedGraph.from_graph` compare them between ranks.

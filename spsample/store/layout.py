@@ -37,7 +37,7 @@ CHUNK_BYTES = 64 * 2**20
 """Bytes of an array that share a checksum; the last piece of an array may be shorter."""
 
 _MAX_DIMENSIONS = 32
-LARGEST_META = 64 * 2**20
+MAX_META = 64 * 2**20
 ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 OWN_KEYS = ("format", "version", "arrays")
 """Keys of ``meta.json`` that are no facts about the graph."""
@@ -64,7 +64,7 @@ class ArraySpec(NamedTuple):
 
     @property
     def num_chunks(self) -> int:
-        """How many checksums it has."""
+        """Number of its checksums."""
         return -(-self.nbytes // CHUNK_BYTES)
 
 

@@ -17,7 +17,7 @@ from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.folder import file_error, is_partial, system_errors
-from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
+from spsample.store.layout import MAP_ARRAYS, MAX_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
 from spsample.store.verification import record_path, recorded_sha256, require_recorded
@@ -115,7 +115,7 @@ class MappedStore:
 
     @property
     def digest(self) -> str:
-        """A SHA-256 that tells graphs apart: of the checksums of indptr, indices, data and edge_ids.
+        """A SHA-256 that identifies the graph: of the checksums of indptr, indices, data and edge_ids.
 
         Where rows were moved, that of the graph before: minibatches are the same.
         """
@@ -220,7 +220,7 @@ def read_meta(folder: Path, path: Path) -> str:
         if not path.is_file():
             hint = "A conversion that was interrupted leaves no store: run it again."
             raise file_error(folder, "a folder without meta.json", "a store", hint)
-        if path.stat().st_size > LARGEST_META:
+        if path.stat().st_size > MAX_META:
             raise file_error(path, f"{path.stat().st_size} bytes", "at most 64 MiB")
         content = path.read_bytes()
         _check_meta(path, content)

@@ -110,7 +110,7 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """Facts that tell a file from another one that took its name."""
+    """Facts that identify a file where another one may have taken its name."""
 
     device: int
     inode: int
@@ -170,7 +170,7 @@ def open_map(
 
 
 def _advise(pages: mmap.mmap, access: str) -> None:
-    """Tell the system how pages will be used, where it listens."""
+    """Advise the system on the use of pages, where it takes advice."""
     advice = getattr(mmap, f"MADV_{access.upper()}", None)
     if advice is not None:
         pages.madvise(advice)

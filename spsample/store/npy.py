@@ -154,7 +154,7 @@ def map_npy(path: Path, expected: str = "an .npy file", argument: str | None = N
 
 
 _SUFFIX = ".npy"
-_LONGEST_END, _COUNT_AT, _COUNTED_ELSEWHERE = 22 + 65535, 10, 65535
+_MAX_END, _COUNT_AT, _COUNTED_ELSEWHERE = 22 + 65535, 10, 65535
 """Of the record at the end of an archive: its bytes with a comment, where its count of members is, and the count of
 archives that have more."""
 _PIECE = 1 << 20
@@ -233,14 +233,14 @@ def _opened(path: Path, expected: str) -> Iterator[zipfile.ZipFile]:
         raise file_error(path, f"an unreadable file ({error})", expected) from error
 
 
-def _check_count(file: IO[bytes], found: int) -> None:
-    """Compare the members found with the number at the archive's end: a damaged entry of the directory hides others."""
-    file.seek(-min(file.seek(0, 2), _LONGEST_END), 2)
+def _check_count(file: IO[bytes], members: int) -> None:
+    """Compare the number of members with that at the archive's end: a damaged entry of the directory hides others."""
+    file.seek(-min(file.seek(0, 2), _MAX_END), 2)
     tail = file.read()
     start = tail.rfind(b"PK\x05\x06") + _COUNT_AT
     stated = int.from_bytes(tail[start : start + 2], "little")
-    if stated not in (found, _COUNTED_ELSEWHERE):
-        raise ValueError(f"{found} members where the archive counts {stated}")
+    if stated not in (members, _COUNTED_ELSEWHERE):
+        raise ValueError(f"{members} members where the archive counts {stated}")
 
 
 def _check_size(info: zipfile.ZipInfo, end: int, size: int) -> None:

@@ -44,7 +44,7 @@ class RowOrder(NamedTuple):
     row_indptr: NDArray[np.int64]
 
     def file_places(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where entries lie that are numbered in the order of vertices; O(log n) for each."""
+        """Return the places of entries that are numbered in the order of vertices; O(log n) for each."""
         vertices = np.searchsorted(self.vertex_indptr, entries, side="right") - 1
         places: NDArray[np.int64] = self.row_indptr[self.row_of_vertex[vertices]]
         return places + (entries - self.vertex_indptr[vertices])
@@ -85,7 +85,7 @@ class ReorderedArrays(GraphArrays):
         self._lying: dict[str, Any] = {"indices": indices, "data": data, "edge_ids": edge_ids}
 
     def __getattr__(self, name: str) -> Any:
-        """Make what is not there yet: entries in the order of vertices, and the numbers that tell them from others."""
+        """Make what is not there yet: entries in the order of vertices, and the numbers that identify them."""
         if name == "contents":
             self.contents = Contents({array: getattr(self, array) for array in ARRAYS})
         elif name in ARRAYS:
@@ -223,7 +223,7 @@ class ReorderedRows:
 
     @property
     def size(self) -> int:
-        """How many numbers all rows have."""
+        """Number of values of all rows."""
         return self.shape[0] * self.shape[1]
 
     @property

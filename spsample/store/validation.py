@@ -165,7 +165,7 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
 
 
 def _inexact(array: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Where `weights`, the float64 of `array`, may differ from it."""
+    """Return where `weights`, the float64 of `array`, may differ from it."""
     if array.dtype.kind in "iu":
         return np.asarray((array > _EXACT_INTEGER) | (array < -_EXACT_INTEGER))
     return np.asarray((weights != array) & ~np.isnan(weights))

@@ -137,9 +137,9 @@ class _Strings(VertexIds):
         return names
 
     def _as_names(self, names: Any) -> Any:
-        given = names.tolist() if isinstance(names, np.ndarray) else names
-        words = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-        if isinstance(given, str) or not all(isinstance(word, str) for word in words):
+        values = names.tolist() if isinstance(names, np.ndarray) else names
+        words = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        if isinstance(values, str) or not all(isinstance(word, str) for word in words):
             raise InputError(argument="names", given=short(names), expected="a sequence of strings")
         return words
 

@@ -227,7 +227,7 @@ class StoreWriter:
     def set(self, **facts: Any) -> None:
         """Put facts into ``meta.json``: anything that JSON can hold; NumPy numbers become plain ones.
 
-        ``num_nodes``, ``num_edges`` and ``weighting`` need not be given: the arrays tell them.
+        ``num_nodes``, ``num_edges`` and ``weighting`` need not be given: they follow from the arrays.
 
         Raises
         ------
@@ -282,7 +282,7 @@ class StoreWriter:
             sync_file(written)
 
     def _sizes(self) -> dict[str, Any]:
-        """Facts that the arrays themselves tell."""
+        """Facts that follow from the arrays."""
         if "indptr" not in self._arrays or "indices" not in self._arrays:
             given = f"the arrays {', '.join(self._arrays) or '(none)'}"
             raise file_error(self.path, given, "at least indptr and indices")

@@ -1,4 +1,4 @@
-"""What happens beside the steps of a training run: lines of JSON, TensorBoard's files, checkpoints, and one's own."""
+"""Callbacks of a training run: lines of JSON, TensorBoard's files, checkpoints, and one's own."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Callback:
 
 
 class Callbacks(list[Callback]):
-    """Those of a run, in the order in which they are called."""
+    """The callbacks of a run, in the order in which they are called."""
 
-    def tell(self, trainer: Trainer, event: str, *arguments: Any) -> None:
+    def call(self, trainer: Trainer, event: str, *arguments: Any) -> None:
         """Call that method of all; collective."""
         with collective(trainer.comm, call="callbacks of training"):
             for callback in self:

@@ -1,4 +1,4 @@
-"""Checkpoints: files that are whole or not there, and say when they are damaged.
+"""Checkpoints: files that are whole or not there, and whose damage is detected.
 
 A checkpoint is one line of text, ``spsample checkpoint 1 SHA256``, and what ``torch.save`` writes of a state, whose
 hash this is. It is read with ``weights_only=True``: a foreign file runs no code.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from spsample.common.threads import compiled_core
 
 _OWN_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
-"""What else sets malloc's thresholds: then they are left as they are."""
+"""Environment variables that set malloc's thresholds: these are left as they are then."""
 
 
 @contextmanager

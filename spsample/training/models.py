@@ -41,7 +41,7 @@ class GNN(nn.Module):
         self.encoder = encoder
         self.convs = nn.ModuleList(convs)
         self.decoder = decoder
-        for site, module in enumerate(one for one in self.modules() if isinstance(one, VertexDropout)):
+        for site, module in enumerate(module for module in self.modules() if isinstance(module, VertexDropout)):
             module.site = site
 
     def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
@@ -191,7 +191,7 @@ def _plain_stack(
 
 
 def _activation(config: ModelConfig) -> Rowwise:
-    """What is between two convolutions: norm, ReLU, dropout."""
+    """Return the module between two convolutions: norm, ReLU, dropout."""
     return Rowwise(_norm(config.hidden, config), RectifiedDropout(config.dropout))
 
 

@@ -1,4 +1,4 @@
-"""Where a training run stands: the epoch under way, the epochs that are over, the best weights, patience."""
+"""Progress of a training run: the epoch under way, the epochs that are over, the best weights, patience."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Best:
             self.age += 1
 
     def is_older_than(self, patience: int | None) -> bool:
-        """Whether patience has run out."""
+        """Return whether patience has run out."""
         return patience is not None and self.age >= patience
 
 

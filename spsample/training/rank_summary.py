@@ -1,4 +1,4 @@
-"""Where the time of a run on several ranks went, and what they sent each other."""
+"""Times and traffic of a run on several ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spsample.common.checks import require_number, require_type
 
 @dataclass(frozen=True)
 class RankSummary:
-    """What a run took on all ranks: ``max`` and ``mean`` of each number.
+    """Times and traffic of a run on all ranks: ``max`` and ``mean`` of each number.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class RankSummary:
         By phase of the training.
     traffic : dict
         By phase of the communication, largest first: ``bytes_sent``, ``bytes_received``, ``messages_sent`` and
-        ``messages_received``; empty where nobody counted.
+        ``messages_received``; empty where they were not counted.
     total : dict
         The same of all phases together: the largest sum of a rank, and the mean.
     cache : list of dict
@@ -73,19 +73,19 @@ def rank_summary(
         require_number(f"seconds[{phase!r}]", value, lambda x: x >= 0, "seconds")
     traffic: Traffic | None = getattr(comm, "traffic", None)
     counted = {} if traffic is None else {phase: asdict(counts) for phase, counts in traffic.phases.items()}
-    everyone = all_gather_object(comm, (dict(seconds), counted, None if cache is None else dict(cache)))
-    times, traffics = [one[0] for one in everyone], [one[1] for one in everyone]
-    phases = {phase for one in traffics for phase in one}
-    traffic_by_phase = {phase: _counts([one.get(phase, {}) for one in traffics]) for phase in phases}
-    sums = [{name: sum(phase.get(name, 0) for phase in one.values()) for name in _COUNTS} for one in traffics]
+    facts = (dict(seconds), counted, None if cache is None else dict(cache))
+    times, traffics, caches = zip(*all_gather_object(comm, facts), strict=True)
+    phases = {phase for traffic in traffics for phase in traffic}
+    traffic_by_phase = {phase: _counts([traffic.get(phase, {}) for traffic in traffics]) for phase in phases}
+    sums = [{name: sum(phase.get(name, 0) for phase in traffic.values()) for name in _COUNTS} for traffic in traffics]
     by_bytes = sorted(traffic_by_phase, key=lambda phase: (-traffic_by_phase[phase]["bytes_sent"]["mean"], phase))
     return RankSummary(
         ranks=comm.size,
         backend=comm.name,
-        seconds={phase: _over([one.get(phase, 0.0) for one in times]) for phase in times[0]},
+        seconds={phase: _over([seconds.get(phase, 0.0) for seconds in times]) for phase in times[0]},
         traffic={phase: traffic_by_phase[phase] for phase in by_bytes},
         total=_counts(sums) if traffic_by_phase else {},
-        cache=[one for _, _, one in everyone if one is not None],
+        cache=[counts for counts in caches if counts is not None],
     )
 
 

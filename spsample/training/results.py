@@ -1,4 +1,4 @@
-"""What training runs give: `EpochRecord`, `TrainResult`, and the summary of several."""
+"""Results of training runs: `EpochRecord`, `TrainResult`, and the summary of several."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What came of a training run.
+    """The result of a training run.
 
     Attributes
     ----------
     dataset, sampler, metric
-        What was trained, in words.
+        Names of what was trained.
     val, test
         The metric of the weights that were best on the validation vertices, with full neighbourhoods, or with sampled
         ones where ``evaluation="sampled"``.
@@ -49,16 +49,16 @@ class TrainResult:
     sampled
         ``val`` and ``test`` of the same weights with sampled neighbourhoods, where ``evaluation="both"``.
     settings
-        What decided the result: of data, sampler, model and optimisation.
+        Settings that decided the result: of data, sampler, model and optimisation.
     stopped_early
-        Whether patience ran out.
+        True where patience ran out.
     history
         All epochs.
     cache
         Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
         are cached. On several ranks, of this one.
-    remarks
-        What else there is to say of the run, in sentences.
+    notes
+        Choices made for the run, and other facts about it, in sentences.
     """
 
     dataset: str
@@ -75,7 +75,7 @@ class TrainResult:
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
     cache: dict[str, int] | None = None
-    remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
@@ -83,13 +83,14 @@ class TrainResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainResult:
-        """Return the result that `as_dict` was taken of.
+        """Return the result that `as_dict` was taken of; ``remarks`` of older files are its notes.
 
         Raises
         ------
         ValueError, KeyError, TypeError
             If it is not what a run has.
         """
+        values = {"notes" if name == "remarks" else name: value for name, value in values.items()}
         result = cls(**{**values, "history": [EpochRecord(**record) for record in values["history"]]})
         if result.metric not in METRICS:
             raise ValueError(f"the metric {result.metric!r}")

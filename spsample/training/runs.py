@@ -109,7 +109,7 @@ class RunFolder:
             raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
 
     def reached(self, ranks: int) -> str | None:
-        """Say where the checkpoint stands, as "epoch 2", or that of the run below that wrote last; None without one.
+        """Return the place of the checkpoint, as "epoch 2", or of the newest of the runs below; None without one.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class RunFolder:
         return result
 
     def _state(self) -> dict[str, Any] | None:
-        """That of the checkpoint."""
+        """Return the state in the checkpoint; None without one."""
         return read_checkpoint(self._checkpoint) if self._checkpoint.is_file() else None
 
     def finish(self, results: Sequence[TrainResult]) -> None:
@@ -178,7 +178,7 @@ class RunFolder:
 
     @property
     def has_figures(self) -> bool:
-        """Whether the figures were written: not where matplotlib is missing."""
+        """True where the figures were written: not where matplotlib is missing."""
         return self._curves.is_file() and self._phases.is_file()
 
     def _callbacks(self, recording: Recording) -> list[Callback]:

@@ -26,12 +26,12 @@ def torch_threads(stage_threads: Any) -> Iterator[None]:
     >>> torch.get_num_threads() == before
     True
     """
-    given = None if stage_threads is None else require_stage_threads("stage_threads", stage_threads).training
-    if given is None:
+    threads = None if stage_threads is None else require_stage_threads("stage_threads", stage_threads).training
+    if threads is None:
         yield
         return
     before = torch.get_num_threads()
-    torch.set_num_threads(given)
+    torch.set_num_threads(threads)
     try:
         yield
     finally:

@@ -142,13 +142,13 @@ class Trainer:
         return {phase: before.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **before}}
 
     @property
-    def remarks(self) -> list[str]:
-        """What was chosen for this run, and why, in sentences."""
-        return [*self.pipeline.remarks, *map(str, self.graph.chosen_algorithms)]
+    def notes(self) -> list[str]:
+        """Choices made for this run, with the reasons, in sentences."""
+        return [*self.pipeline.notes, *map(str, self.graph.chosen_algorithms)]
 
     @property
     def cache_counts(self) -> CacheCounts | None:
-        """What cached features gave so far, with that of the run it was resumed from; None where none are cached."""
+        """Counts of cached features so far, with those of the run it was resumed from; None where none are cached."""
         now: CacheCounts | None = self.loader.cache_counts
         if now is None or self._resumed.cache_counts is None:
             return now
@@ -173,14 +173,14 @@ class Trainer:
             with keep_memory(), self._generator.in_use(), torch_threads(self.config.stage_threads):
                 self.pipeline.begin()
                 try:
-                    self.callbacks.tell(self, "on_start")
+                    self.callbacks.call(self, "on_start")
                     while not self.is_over:
                         self._epoch()
                 finally:
                     self._generator.keep()
             self._take_best()
             result = _result(self)
-            self.callbacks.tell(self, "on_end", result)
+            self.callbacks.call(self, "on_end", result)
             return result
 
     def _take_best(self) -> None:
@@ -191,7 +191,7 @@ class Trainer:
 
     @property
     def is_over(self) -> bool:
-        """Whether all epochs are trained, or patience has run out."""
+        """True where all epochs are trained, or patience has run out."""
         return self.progress.epoch >= self.config.epochs or self.progress.best.is_older_than(self.config.patience)
 
     def evaluate(self, kind: str | None = None) -> dict[str, float]:
@@ -200,7 +200,7 @@ class Trainer:
         Parameters
         ----------
         kind
-            ``"full"`` or ``"sampled"``; what the settings say where None.
+            ``"full"`` or ``"sampled"``; that of the settings where None.
         """
         kind = _kind(self.config) if kind is None else require_choice("kind", kind, ("full", "sampled"))
         return self.evaluator.scores(self.model, self.pipeline, ("val", "test"), kind)
@@ -264,7 +264,7 @@ class Trainer:
         progress, config = self.progress, self.config
         for loss in self.pipeline.epoch(progress.epoch):
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
-            self.callbacks.tell(self, "on_step", loss.mean)
+            self.callbacks.call(self, "on_step", loss.mean)
         epoch, mean = progress.epoch, progress.loss_sum / progress.num_seeds
         if not math.isfinite(mean):
             raise divergence(config.learning_rate, f"a loss of {mean} in epoch {epoch}")
@@ -275,7 +275,7 @@ class Trainer:
         record = EpochRecord(epoch, mean, val, self.schedule.learning_rate)
         self.schedule.epoch_over(val if in_turn else None)
         progress.close_epoch(record)
-        self.callbacks.tell(self, "on_epoch", record)
+        self.callbacks.call(self, "on_epoch", record)
 
 
 class _Totals(NamedTuple):
@@ -300,12 +300,12 @@ def _result(trainer: Trainer) -> TrainResult:
         **trainer.evaluate(),
         seconds=trainer.seconds,
         cache=None if trainer.cache_counts is None else trainer.cache_counts.as_dict(),
-        remarks=trainer.remarks,
+        notes=trainer.notes,
     )
 
 
 def _decisive_settings(setup: TrainingSetup, model: ModelConfig) -> dict[str, Any]:
-    """What decides the result, as plain values: a checkpoint of other settings is refused."""
+    """Return the settings that decide the result, as plain values: a checkpoint of others is refused."""
     return {
         "dataset": setup.dataset.name,
         "split": setup.dataset.split,
@@ -353,6 +353,6 @@ def _kind(config: TrainConfig) -> str:
 
 
 def _fingerprint(features: FeatureSource) -> str:
-    """Hash of 64 rows spread over all: tells scaled features from others without reading them all."""
+    """Hash of 64 rows spread over all: it differs between scaled features and others, and few rows are read."""
     rows = np.linspace(0, features.num_rows - 1, num=min(64, features.num_rows)).astype(np.int64)
     return sha256(as_tensor(features.gather(rows)).cpu().numpy().tobytes()).hexdigest()[:16]

@@ -20,7 +20,7 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.distributed.cooperative import owners_of, share_out
 from spsample.errors import InputError, SpSampleError
-from spsample.nn.dropout import DropoutKey, Rows, VertexDropout
+from spsample.nn.dropout import DropoutKey, MaskedRows, VertexDropout
 from spsample.nn.exchange import require_exchanged
 from spsample.pipelines import CooperativeGradients
 from spsample.training import BlockMaker, ModelConfig, TrainConfig, Trainer, build_model
@@ -449,23 +449,23 @@ def test_a_rank_that_fails_between_two_exchanges_ends_all(at):
 def test_masks_belong_to_vertices():
     dropout, key = VertexDropout(0.3), DropoutKey(random_seed=2, epoch=1, batch_id=9)
     vertices = np.array([7, 2**40 + 3, 0, 5])
-    whole = dropout(torch.ones(4, 10), Rows(vertices, key))
+    whole = dropout(torch.ones(4, 10), MaskedRows(vertices, key))
     order = np.array([2, 0, 3])
-    assert torch.equal(dropout(torch.ones(3, 10), Rows(vertices[order], key)), whole[order])
-    assert torch.equal(dropout(torch.ones(4, 7), Rows(vertices, key)), whole[:, :7])
+    assert torch.equal(dropout(torch.ones(3, 10), MaskedRows(vertices[order], key)), whole[order])
+    assert torch.equal(dropout(torch.ones(4, 7), MaskedRows(vertices, key)), whole[:, :7])
     others = [
-        dropout(torch.ones(4, 10), Rows(vertices, dataclasses.replace(key, **{name: 3})))
+        dropout(torch.ones(4, 10), MaskedRows(vertices, dataclasses.replace(key, **{name: 3})))
         for name in ("random_seed", "epoch", "batch_id")
     ]
     dropout.site = 1
-    for other in (*others, dropout(torch.ones(4, 10), Rows(vertices, key))):
+    for other in (*others, dropout(torch.ones(4, 10), MaskedRows(vertices, key))):
         assert not torch.equal(other, whole)
 
 
 def test_drops_with_its_probability():
     """Each number by itself: the count is within five standard deviations, and columns and rows do not agree."""
     dropout = VertexDropout(0.3)
-    kept = dropout(torch.ones(2000, 40), Rows(np.arange(2000), DropoutKey(0, 0, 0))).numpy()
+    kept = dropout(torch.ones(2000, 40), MaskedRows(np.arange(2000), DropoutKey(0, 0, 0))).numpy()
     assert set(np.unique(kept).tolist()) == {0.0, np.float32(1 / 0.7).item()}
     dropped = kept == 0
     assert abs(dropped.mean() - 0.3) < 5 * np.sqrt(0.21 / dropped.size)
@@ -474,7 +474,7 @@ def test_drops_with_its_probability():
 
 
 def test_all_is_dropped_or_what_is_no_probability_refused():
-    rows = Rows(np.arange(3), DropoutKey(0, 0, 0))
+    rows = MaskedRows(np.arange(3), DropoutKey(0, 0, 0))
     assert torch.equal(VertexDropout(1.0)(torch.ones(3, 5), rows), torch.zeros(3, 5))
     for p in (-0.1, 1.5, float("nan")):
         with pytest.raises(InputError, match=r"p: got .* from 0 to 1"):
@@ -484,4 +484,4 @@ def test_all_is_dropped_or_what_is_no_probability_refused():
 def test_evaluation_drops_nothing():
     dropout = VertexDropout(0.5).eval()
     h = torch.ones(3, 5)
-    assert torch.equal(dropout(h, Rows(np.arange(3), DropoutKey(0, 0, 0))), h)
+    assert torch.equal(dropout(h, MaskedRows(np.arange(3), DropoutKey(0, 0, 0))), h)

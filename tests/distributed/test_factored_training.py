@@ -55,7 +55,7 @@ def trained(comm, state=None, seen=None, **settings):
     scores = [dataclasses.astuple(record) for record in result.history], result.val, result.test, result.sampled
     batches = getattr(trainer.loader, "trained", 0)
     trainer.close()
-    return seen.losses, scores, batches, result.remarks
+    return seen.losses, scores, batches, result.notes
 
 
 def in_step(ranks, **settings):
@@ -116,7 +116,7 @@ def test_a_measured_trial_changes_no_loss():
     expected = in_step(3)
     runs = run_threads(3, trained, TIMEOUT)
     assert_same(expected, runs, 30)
-    assert len({tuple(remarks) for *_, remarks in runs}) == 1
+    assert len({tuple(notes) for *_, notes in runs}) == 1
     (reason,) = runs[0][3]
     assert re.match(r"[12] of 3 ranks samples?: a minibatch takes .* ms to sample and .* ms to train, 3 / \(", reason)
 
@@ -159,16 +159,16 @@ def test_a_rank_that_samples_has_a_smaller_cache(switches, left):
             trainer.loader.roles.samples(comm.rank),
         )
         trainer.close()
-        return samples, kept, result.remarks, [record.loss for record in result.history]
+        return samples, kept, result.notes, [record.loss for record in result.history]
 
     runs = run_threads(3, body, TIMEOUT)
     smaller = rows_within(left) if left >= 40 * ROW else 0
     assert smaller < rows_within(budget)
-    for samples, kept, remarks, _ in runs:
+    for samples, kept, notes, _ in runs:
         assert kept == (rows_within(budget) if not samples else smaller if switches else 0)
         has = f"{format_bytes(left)} for its cache" if smaller else "no cache"
         said = f"a rank that samples has {has}: the graph takes {format_bytes(DATA.graph.nbytes)} of"
-        assert any(remark.startswith(said) for remark in remarks) == switches
+        assert any(note.startswith(said) for note in notes) == switches
     assert any(samples for samples, *_ in runs)
     plain = run_threads(3, lambda comm: trained(comm, sampler_ranks=1), TIMEOUT)[0]
     assert [one[1] for one in plain[1][0]] == runs[0][3]
@@ -184,15 +184,15 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
     def body(comm):
         trainer = trainer_of(comm, data=wide, sampler_ranks=1, cache_budget="auto", queue_memory=queue)
         kept = trainer.loader.features.nbytes
-        remarks = trainer.remarks
+        notes = trainer.notes
         trainer.close()
-        return kept, remarks
+        return kept, notes
 
     runs = run_threads(3, body, TIMEOUT)
     nbytes = [kept for kept, _ in runs]
     assert nbytes[0] == nbytes[1] > nbytes[2] >= nbytes[0] - queue - 64 * ROW
     assert there // 2 < sum(nbytes) <= there
-    assert any("the queue takes 32" in remark for remark in runs[0][1])
+    assert any("the queue takes 32" in note for note in runs[0][1])
 
 
 def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
@@ -270,8 +270,8 @@ def test_a_run_of_another_number_of_batches_in_a_step_is_refused():
 # --------------------------------------------------------------------------------------------------- asynchronously
 
 
-def late(remarks, bound):
-    (said,) = (remark for remark in remarks if "stale" in remark)
+def late(notes, bound):
+    (said,) = (note for note in notes if "stale" in note)
     found = re.fullmatch(rf"the most stale gradient was (\d+) updates late, of at most {bound}", said)
     return int(found[1])
 
@@ -283,9 +283,9 @@ def test_asynchronous_updates_within_a_bound(bound, ranks, samplers):
         return trained(comm, sampler_ranks=samplers, staleness=bound, step_batches=6)
 
     runs = run_threads(ranks, body, TIMEOUT)
-    for losses, scores, _, remarks in runs:
+    for losses, scores, _, notes in runs:
         assert (losses, scores) == runs[0][:2]
-        assert late(remarks, bound) <= bound
+        assert late(notes, bound) <= bound
     assert sum(run[2] for run in runs) == 30
     assert len(runs[0][0]) == 2 * 3
     assert np.isfinite(runs[0][0]).all()

@@ -149,7 +149,7 @@ def case_factored(comm):
         assert result.history == of_all.history
     for bound in (0, 3):
         _, result = run(pipeline="factored", sampler_ranks=1, staleness=bound, step_batches=6)
-        assert any(remark.endswith(f"updates late, of at most {bound}") for remark in result.remarks)
+        assert any(note.endswith(f"updates late, of at most {bound}") for note in result.notes)
         assert np.isfinite(result.history[-1].loss)
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from spsample import nn as fast
 from spsample.common.threads import compiled_core, kernel_threads
 from spsample.nn import attention
-from spsample.nn.attention import Entries, attention_weights, sum_by_head
+from spsample.nn.attention import AttentionEntries, attention_weights, sum_by_head
 from spsample.pyg import NeighborLoader
 
 needs_core = pytest.mark.skipif(compiled_core() is None, reason="needs the compiled core")
@@ -39,10 +39,10 @@ def drawn(heads: int, dim: int, rows: int = 5, columns: int = 7, dtype: Any = to
     indices = torch.randint(0, columns - 1, (int(indptr[-1]),), generator=generator)
     sizes = (columns, heads * dim), (rows, heads * dim), (heads, dim)
     numbers = [torch.randn(size, generator=generator, dtype=dtype, requires_grad=True) for size in sizes]
-    return Entries(indptr, indices, columns), *numbers
+    return AttentionEntries(indptr, indices, columns), *numbers
 
 
-def attended(entries: Entries, source: Any, target: Any, vector: Any) -> Any:
+def attended(entries: AttentionEntries, source: Any, target: Any, vector: Any) -> Any:
     return sum_by_head(entries, attention_weights(entries, source, target, vector, 0.2), source)
 
 

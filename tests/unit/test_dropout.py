@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from spsample.backends import get_backend
 from spsample.common.threads import compiled_core, kernel_threads
-from spsample.nn.dropout import DropoutKey, RectifiedDropout, Rows
+from spsample.nn.dropout import DropoutKey, MaskedRows, RectifiedDropout
 from spsample.training import VertexDropout
 
 GROUP, COUNTERS = 128, 16
@@ -184,7 +184,7 @@ def test_rectified_dropout_is_relu_and_dropout_to_the_bit(shape: tuple[int, int]
 
 
 def test_rectified_dropout_by_vertex_has_the_masks_of_dropout() -> None:
-    h, rows = torch.randn(40, 9), Rows(np.arange(40) * 3, DropoutKey(1, 2, 3))
+    h, rows = torch.randn(40, 9), MaskedRows(np.arange(40) * 3, DropoutKey(1, 2, 3))
     assert torch.equal(RectifiedDropout(0.4)(h, rows), VertexDropout(0.4)(torch.relu(h), rows))
 
 

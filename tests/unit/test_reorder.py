@@ -25,7 +25,7 @@ from spsample.cli.main import app
 from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
 from spsample.reorder import reorder, reordering, restore
-from spsample.reorder.array_files import ArrayFile, Workers
+from spsample.reorder.array_files import RowFile, Workers
 from spsample.store import GraphStore, StoreWriter
 
 N = 120
@@ -268,7 +268,7 @@ def test_a_file_is_closed_after_what_is_under_way(tmp_path, monkeypatch):
     (tmp_path / "a").touch()
 
     def interrupted():
-        with Workers(1) as workers, ArrayFile(tmp_path / "a", None, workers, print) as file:
+        with Workers(1) as workers, RowFile(tmp_path / "a", None, workers, print) as file:
             file.write(np.arange(3))
             raise KeyboardInterrupt
 
@@ -306,7 +306,7 @@ def test_long_pieces_of_any_size(tmp_path, monkeypatch, way):
     content = np.random.default_rng(0).integers(0, 256, 70_000_003, dtype=np.uint8)
     array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.uint8, content.shape)
     done = []
-    with Workers(2, 12 << 20) as workers, ArrayFile(tmp_path / "a.npy", array, workers, done.append) as file:
+    with Workers(2, 12 << 20) as workers, RowFile(tmp_path / "a.npy", array, workers, done.append) as file:
         for first, end in ((0, 5), (5, 5), (5, 20_000_000)):
             file.write(content[first:end])
         for first in range(20_000_000, len(content), 9_999_999):
@@ -326,7 +326,7 @@ def test_a_write_that_fails_is_told(tmp_path, monkeypatch):
     (tmp_path / "a").touch()
 
     def write(pieces):
-        with Workers(1, 4 << 20) as workers, ArrayFile(tmp_path / "a", None, workers, print) as file:
+        with Workers(1, 4 << 20) as workers, RowFile(tmp_path / "a", None, workers, print) as file:
             for _ in range(pieces):
                 file.write(np.zeros(2 << 20, np.uint8))
 

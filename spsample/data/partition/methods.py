@@ -157,7 +157,7 @@ def train_ranges(num_nodes: int, train: NDArray[np.int64], num_parts: int) -> ND
 
 
 def random_parts(request: PartitionRequest) -> NDArray[np.int32]:
-    """Deal vertices out in random order: train vertices first, if there are any, then the others.
+    """Assign vertices in random order in turn: train vertices first, if there are any, then the others.
 
     Numbers of train vertices, and of vertices, differ by 1 at most between parts.
 

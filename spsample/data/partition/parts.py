@@ -31,13 +31,13 @@ class Reach:
     vertices : int64 array
         All of them, ascending: the closure. The vertices that it was made from are among them.
     is_inner : bool array, one for each of `vertices`
-        Whether fewer edges lead on to the start than hops: its row of A is sampled. Of the others only features are
-        needed.
+        True where fewer edges lead to the start than hops: the row of A is sampled. Of other vertices only features
+        are needed.
 
     Examples
     --------
-    >>> found = Reach.of(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
-    >>> found.vertices, found.is_inner
+    >>> reach = Reach.of(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
+    >>> reach.vertices, reach.is_inner
     (array([0, 1, 2]), array([ True,  True, False]))
     """
 
@@ -47,19 +47,19 @@ class Reach:
     @classmethod
     def of(cls, graph: Graph, start: NDArray[np.int64], hops: int) -> Reach:
         """Go `hops` edges back from `start`; O(entries of the inner rows, and vertices of the graph)."""
-        is_found = np.zeros(graph.num_nodes, np.bool_)
-        is_found[start] = True
+        is_reached = np.zeros(graph.num_nodes, np.bool_)
+        is_reached[start] = True
         is_inner = np.zeros(graph.num_nodes, np.bool_)
-        last = np.flatnonzero(is_found)
+        last = np.flatnonzero(is_reached)
         for _ in range(hops):
             is_inner[last] = True
             sources = np.zeros(graph.num_nodes, np.bool_)
             sources[graph.indices[entries_of(graph, last)]] = True
-            last = np.flatnonzero(sources & ~is_found)
-            is_found[last] = True
+            last = np.flatnonzero(sources & ~is_reached)
+            is_reached[last] = True
             if len(last) == 0:
                 break
-        vertices = np.flatnonzero(is_found)
+        vertices = np.flatnonzero(is_reached)
         return cls(vertices, is_inner[vertices])
 
     @property
@@ -82,7 +82,7 @@ def entries_of(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class PartitionQuality(NamedTuple):
-    """How even the parts are, how much lies between them, and how often vertices are in several.
+    """Balance of the parts, edges between them, and copies of vertices in several.
 
     Attributes
     ----------
@@ -122,9 +122,9 @@ def partition_quality(
         The part of each vertex.
     num_parts : int
     seeds : array-like of int, optional
-        Train vertices: tells how evenly they are shared out.
+        Train vertices, for ``train_balance``.
     hops : int, optional
-        Layers that will be sampled from the train vertices: tells what the parts hold twice.
+        Layers that will be sampled from the train vertices, for ``replication`` and ``edges_kept``.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _copies(graph: Graph, trains: list[NDArray[np.int64]], hops: int) -> tuple[f
 
 
 _HOPS = "part_hops"
-"""The fact of a part's store that says how far it reaches."""
+"""The fact of a part's store with the hops that it holds."""
 
 
 def write_part_stores(
@@ -270,8 +270,8 @@ def part_dataset(
     Examples
     --------
     >>> from spsample.data import planted
-    >>> one, ids = part_dataset(planted(60, 3, 2), np.arange(60) % 2, 2, 1, hops=1)
-    >>> sorted(set((ids[one.train_idx] % 2).tolist()))
+    >>> part, ids = part_dataset(planted(60, 3, 2), np.arange(60) % 2, 2, 1, hops=1)
+    >>> sorted(set((ids[part.train_idx] % 2).tolist()))
     [1]
     """
     cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
@@ -290,9 +290,9 @@ def require_reach(dataset: Dataset, sampler: Any) -> None:
     Examples
     --------
     >>> import spsample as sp
-    >>> one, _ = part_dataset(sp.load_dataset("planted:60"), np.arange(60) % 2, 2, 0, hops=1)
-    >>> require_reach(one, sp.GraphSAGE([3]))
-    >>> require_reach(one, sp.GraphSAGE([3, 3]))
+    >>> part, _ = part_dataset(sp.load_dataset("planted:60"), np.arange(60) % 2, 2, 0, hops=1)
+    >>> require_reach(part, sp.GraphSAGE([3]))
+    >>> require_reach(part, sp.GraphSAGE([3, 3]))
     Traceback (most recent call last):
     ...
     spsample.errors.InputError: sampler: got 2 layers; expected at most 1, the hops of part 0. Make the parts anew ...
