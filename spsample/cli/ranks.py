@@ -135,8 +135,7 @@ def integers_of(path: Path) -> NDArray[Any]:
     expected = "a file (.npy) that `spsample partition` has written, which all machines see"
     array: NDArray[Any] = map_npy(path, expected, "--partition")
     if array.dtype.kind not in "iu":
-        given = f"an array of {array.dtype}"
-        raise DataError(argument="--partition", given=given, expected="integers, one per vertex")
+        raise DataError(argument="--partition", given=f"an array of {array.dtype}", expected="integers, one per vertex")
     return array
 
 

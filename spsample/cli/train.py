@@ -405,8 +405,7 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
         raise InputError(argument="--resume", given=f"other settings: {others}", expected="the settings of that run")
     epochs, planned = wanted["epochs"], saved.get("epochs", wanted["epochs"])
     if epochs < planned:
-        given = f"{epochs} for a run of {planned}"
-        raise InputError(argument="epochs", given=given, expected=f"at least {planned}")
+        raise InputError(argument="epochs", given=f"{epochs} for a run of {planned}", expected=f"at least {planned}")
     require_epochs(epochs, planned, wanted["schedule"])
     return saved
 

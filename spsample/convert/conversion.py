@@ -41,7 +41,7 @@ Progress = Callable[[str, int, "int | None"], None]
 """Called with the phase, what of it is done, and its whole (None where that is not known)."""
 
 _LOOPS = 1 << 20
-_WIDEST_IDS = 40
+_MAX_ID_BITS = 40
 _ANY_ID = 2**63
 _SPARSE = 10
 """A note is made where there are more vertices than this for each one with an edge."""
@@ -296,7 +296,7 @@ class _Converter:
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
             raise file_error(edges.name, "no edges", expected, "" if self.options.string_ids else "Give --num-nodes.")
-        most = min(1 << _WIDEST_IDS, shutil.disk_usage(self.writer.folder).free // 8)
+        most = min(1 << _MAX_ID_BITS, shutil.disk_usage(self.writer.folder).free // 8)
         if number > most:
             hint = "--renumber numbers the ids that occur 0, 1, ..."
             expected = f"ids below {most}: each takes 8 bytes on the disk, used or not"

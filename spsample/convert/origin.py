@@ -180,9 +180,8 @@ def _kind(text: str) -> str:
 
 def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
     if options.string_ids or options.columns is not None or options.header is not None:
-        given = f"a source of the form {kind!r}"
         expected = "a table (text or Parquet) for columns, header and string ids"
-        raise InputError(argument="source", given=given, expected=expected)
+        raise InputError(argument="source", given=f"a source of the form {kind!r}", expected=expected)
 
 
 def _refuse_npy_shape(source: str, options: ConvertOptions) -> None:

@@ -117,11 +117,9 @@ class Dataset:
             argument="dataset",
             given=f"{given} in {self.name!r}",
             expected=expected,
-            hint=(
-                "The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
-                " convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by"
-                " --nodes people.csv"
-            ),
+            hint="The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
+            " convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by"
+            " --nodes people.csv",
         )
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spsample.store.folder import file_error
 
-_LARGEST_WHOLE = 2**53
+_MAX_WHOLE = 2**53
 
 
 def class_labels(argument: str, y: NDArray[Any], num_nodes: int | None, hint: str = "") -> NDArray[np.int64]:
@@ -44,7 +44,7 @@ def class_labels(argument: str, y: NDArray[Any], num_nodes: int | None, hint: st
     if flat.dtype.kind == "f":
         flat = np.where(np.isnan(flat), -1, flat)
     if flat.dtype.kind != "b":
-        bad = (flat < -1) | (flat > _LARGEST_WHOLE)
+        bad = (flat < -1) | (flat > _MAX_WHOLE)
         if flat.dtype.kind == "f":
             bad |= np.trunc(flat) != flat
         if bad.any():

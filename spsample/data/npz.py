@@ -102,9 +102,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
     splits = _splits(archive, n)
     if not 0 <= split < len(splits):
         raise InputError(
-            argument="split",
-            given=str(split),
-            expected=f"an integer in [0, {len(splits)}) for {archive.path}",
+            argument="split", given=str(split), expected=f"an integer in [0, {len(splits)}) for {archive.path}"
         )
     meta = _meta(archive)
     return Dataset(

@@ -37,7 +37,7 @@ QUEUE_MEMORY = "1GiB"
 WARM_UP, MEASURED = 1, 4
 """Minibatches that a trial trains before it measures, and of which it takes the median."""
 
-_SHORTEST_SECONDS = 1e-6
+_MIN_SECONDS = 1e-6
 
 
 class FactoredPipeline(Pipeline):
@@ -163,8 +163,8 @@ class FactoredPipeline(Pipeline):
             start = time.perf_counter()
             self.backward(self.loader.trial_batch(minibatch))
             training.append(time.perf_counter() - start)
-        usual = statistics.median(training[WARM_UP:] or training or [_SHORTEST_SECONDS])
-        return max(sampling, _SHORTEST_SECONDS), max(usual, _SHORTEST_SECONDS)
+        usual = statistics.median(training[WARM_UP:] or training or [_MIN_SECONDS])
+        return max(sampling, _MIN_SECONDS), max(usual, _MIN_SECONDS)
 
 
 def _require_no_buffers(model: torch.nn.Module) -> None:

@@ -29,7 +29,7 @@ Wrote = Callable[[int], None]
 
 _PIECES = 4
 """In memory at a time: one is put together while others are hashed and written."""
-_LARGEST_PIECE = 32 * 2**20
+_MAX_PIECE = 32 * 2**20
 _WRITING = 2
 """Threads that write: the next piece waits at the disk when one is done."""
 _BLOCK = 4096
@@ -54,10 +54,10 @@ class Workers:
         Of a piece; at least 1.
     """
 
-    def __init__(self, threads: int, memory: int = _PIECES * _LARGEST_PIECE) -> None:
+    def __init__(self, threads: int, memory: int = _PIECES * _MAX_PIECE) -> None:
         self.writing = ThreadPoolExecutor(_WRITING, thread_name_prefix="write")
         self.hashing = ThreadPoolExecutor(threads, thread_name_prefix="sha256")
-        self.piece_bytes = max(1, min(memory // _PIECES, _LARGEST_PIECE))
+        self.piece_bytes = max(1, min(memory // _PIECES, _MAX_PIECE))
         self.free: SimpleQueue[_AlignedMemory] = SimpleQueue()
         for _ in range(_PIECES):
             self.free.put(_AlignedMemory())

@@ -20,7 +20,7 @@ _READERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_LARGEST_HEADER = 4096
+_MAX_HEADER = 4096
 _PARSES = 4
 _OF_ARCHIVES = b"PK\x03\x04"
 
@@ -95,9 +95,9 @@ def _parsed(file: IO[bytes], read: Any) -> Any:
     begin = file.tell()
     for _ in range(_PARSES - 1):
         with suppress(SystemError):
-            return read(file, max_header_size=_LARGEST_HEADER)
+            return read(file, max_header_size=_MAX_HEADER)
         file.seek(begin)
-    return read(file, max_header_size=_LARGEST_HEADER)
+    return read(file, max_header_size=_MAX_HEADER)
 
 
 def npy_header(path: Path, expected: str = "an .npy file", argument: str | None = None) -> NpyHeader:

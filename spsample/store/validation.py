@@ -72,8 +72,7 @@ def _refuse_bools(argument: str, values: Sequence[Any]) -> None:
     """Refuse bools in a list, which NumPy would turn into 0 and 1 beside integers."""
     for position, entry in enumerate(values):
         if isinstance(entry, (bool, np.bool_)):
-            given = f"{entry} at position {position}"
-            raise DTypeError(argument=argument, given=given, expected="integers")
+            raise DTypeError(argument=argument, given=f"{entry} at position {position}", expected="integers")
 
 
 def as_id_vector(argument: str, value: Any) -> NDArray[Any]:
@@ -150,8 +149,7 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
     """
     array = as_array(argument, value)
     if array.dtype.kind == "c":
-        given = f"dtype {array.dtype}{first_entry(array)}"
-        raise DTypeError(argument=argument, given=given, expected="real weights")
+        raise DTypeError(argument=argument, given=f"dtype {array.dtype}{first_entry(array)}", expected="real weights")
     _check_vector(argument, array)
     if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
         return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -21,7 +21,7 @@ from spsample.store.validation import check_not_negative, check_weights
 
 _MAX_THREADS = 16
 _RECORD = re.compile(rb"([0-9a-f]{64}) [ *]([^\n]+)\n?")
-_LARGEST_RECORD = 4096
+_MAX_RECORD = 4096
 _READ_BYTES = 1 << 20
 
 
@@ -122,7 +122,7 @@ def recorded_sha256(path: Path) -> str | None:
     """
     try:
         with record_path(path).open("rb") as file:
-            line = file.read(_LARGEST_RECORD)
+            line = file.read(_MAX_RECORD)
     except FileNotFoundError:
         return None
     match = _RECORD.fullmatch(line)
@@ -273,8 +273,7 @@ def _check_starts(name: str, array: NDArray[Any], piece: NDArray[Any], start: in
         raise InputError(argument=name, given=given, expected="row starts that never fall")
     last = start + len(piece) == len(array)
     if (start == 0 and int(piece[0]) != 0) or (last and int(piece[-1]) != end):
-        given = f"rows from {array[0]} to {array[-1]}"
-        raise InputError(argument=name, given=given, expected=f"rows from 0 to {end}")
+        raise InputError(argument=name, given=f"rows from {array[0]} to {array[-1]}", expected=f"rows from 0 to {end}")
 
 
 def _check_inverse(name: str, piece: NDArray[Any], start: int, inverse: NDArray[Any]) -> None:

@@ -165,8 +165,7 @@ class StoreWriter:
         given_shape = shape if isinstance(shape, (tuple, list)) else (shape,)
         lengths = tuple(require_int("shape", length, minimum=0) for length in given_shape)
         if prod(lengths) * kind.itemsize > _MAX_BYTES:
-            expected = "at most 2**62 bytes"
-            raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
+            raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected="at most 2**62 bytes")
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = create_map(folder.path / array_file(name), kind, lengths)
         return self._arrays[name]
