@@ -16,7 +16,6 @@ from spsample.cli.screen import (
     print_line,
     print_sentence,
     print_table,
-    table,
     unit_for,
     write_facts,
 )
@@ -140,18 +139,17 @@ def _show_hits(report: CacheReport) -> None:
         f" by a score, and they stay; lookahead keeps those that the next {needed}."
     )
     budgets = sorted({share.budget for share in report.hits})
-    shown = table("Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets))
+    rows = []
     for name, how in dict.fromkeys((share.score, share.replacement) for share in report.hits):
         known = f", lookahead over {count(report.bulk_size, 'batch', 'batches')}" if how == "lookahead" else ""
-        shown.add_row(f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets))
-    print_table(shown)
+        rows.append([f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets)])
+    print_table(["Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets)], rows)
 
 
 def _show_unions(report: CacheReport) -> None:
     print_sentence('Where the rows of several batches are fetched together (fetch="bulk"), each comes once.')
-    shown = table("Batches fetched together", *(f"{union.k:,}" for union in report.unions))
-    shown.add_row("rows a batch", *(f"{union.rows_per_batch:,.0f}" for union in report.unions))
-    print_table(shown)
+    rows = ["rows a batch", *(f"{union.rows_per_batch:,.0f}" for union in report.unions)]
+    print_table(["Batches fetched together", *(f"{union.k:,}" for union in report.unions)], [rows])
 
 
 def _show_copies(report: CacheReport) -> None:
@@ -161,11 +159,11 @@ def _show_copies(report: CacheReport) -> None:
         f" cost is that of all rows from the host; a row from a peer counts {report.alpha:g} of one from there."
     )
     title = f"Copies, {report.ranks} devices of {report.budget:.0%} each"
-    shown = table(title, f"host, {unit}", f"peers, {unit}", "cost, %")
+    rows = []
     for plan in report.copies:
         cost = (plan.host_bytes + report.alpha * plan.peer_bytes) / max(report.bytes_per_epoch, 1.0)
-        shown.add_row(plan.method, *bytes_column([plan.host_bytes, plan.peer_bytes], unit), f"{100 * cost:.1f}")
-    print_table(shown)
+        rows.append([plan.method, *bytes_column([plan.host_bytes, plan.peer_bytes], unit), f"{100 * cost:.1f}"])
+    print_table([title, f"host, {unit}", f"peers, {unit}", "cost, %"], rows)
 
 
 def _show_partitions(report: CacheReport) -> None:
@@ -179,9 +177,9 @@ def _show_partitions(report: CacheReport) -> None:
         "static": f"{report.budget:.0%} cached",
         "lookahead": f"{report.budget:.0%}, lookahead",
     }
-    shown = table(f"Received by {report.ranks} ranks", f"{unit} an epoch", "largest rank")
+    rows = []
     for traffic in report.partitions:
         uneven = traffic.largest / traffic.mean if traffic.mean else 1.0
         name = f"{traffic.method}, {traffic.batches} batches, {caches[traffic.cache]}"
-        shown.add_row(name, *bytes_column([traffic.epoch], unit), f"{uneven:.2f}")
-    print_table(shown)
+        rows.append([name, *bytes_column([traffic.epoch], unit), f"{uneven:.2f}"])
+    print_table([f"Received by {report.ranks} ranks", f"{unit} an epoch", "largest rank"], rows)

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, unit_for
 from spsample.common.options import Option
 from spsample.common.units import count, format_bytes
 from spsample.errors import InputError
 from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spsample.cli.sampling import SamplingOptions
     from spsample.planning.cluster import ClusterPlan, GridPlan
     from spsample.planning.cluster.pilot import Pilot
@@ -189,7 +187,7 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
         print_line(line)
     print_line("")
     print_sentence("For each replication c: the memory of a rank, batches in a bulk, communication of an epoch.")
-    print_table(_grids(plan))
+    _show_grids(plan)
     for grid in plan.grids:
         if not grid.fits:
             print_sentence(f"c = {grid.shape.replication} does not fit: {grid.refusal}")
@@ -225,14 +223,14 @@ def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _grids(plan: ClusterPlan) -> Table:
+def _show_grids(plan: ClusterPlan) -> None:
     unit = unit_for(grid.memory_bytes for grid in plan.grids)
-    shown = table("c", "grid", f"memory, {unit}", "best bulk", "largest bulk", "epoch, ms")
+    rows = []
     sizes = bytes_column([grid.memory_bytes for grid in plan.grids], unit)
     for grid, size in zip(plan.grids, sizes, strict=True):
         fitting = [f"{grid.bulk_size:,}", f"{grid.largest_bulk_size:,}", _milliseconds(grid.seconds)]
-        shown.add_row(_c(grid), _grid(grid), size, *(fitting if grid.fits else ["-"] * 3))
-    return shown
+        rows.append([_c(grid), str(grid.shape).replace(" ", ""), size, *(fitting if grid.fits else ["-"] * 3)])
+    print_table(["c", "grid", f"memory, {unit}", "best bulk", "largest bulk", "epoch, ms"], rows)
 
 
 def _show_memory(plan: ClusterPlan) -> None:
@@ -240,10 +238,9 @@ def _show_memory(plan: ClusterPlan) -> None:
     names = [name for name in plan.grids[0].memory if any(grid.memory[name] for grid in plan.grids)]
     unit = unit_for(grid.memory_bytes for grid in plan.grids)
     print_sentence(f"What it is for: memory of a rank, in {unit}. The more replication, the larger.")
-    shown = table("c", "total", *names)
-    for grid in plan.grids:
-        shown.add_row(_c(grid), *bytes_column([grid.memory_bytes, *(grid.memory[name] for name in names)], unit))
-    print_table(shown)
+    sizes = ([grid.memory_bytes, *(grid.memory[name] for name in names)] for grid in plan.grids)
+    rows = ([_c(grid), *bytes_column(column, unit)] for grid, column in zip(plan.grids, sizes, strict=True))
+    print_table(["c", "total", *names], rows)
 
 
 def _show_phases(plan: ClusterPlan) -> None:
@@ -254,24 +251,18 @@ def _show_phases(plan: ClusterPlan) -> None:
         f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases "
         "of a replication are those to save at."
     )
-    shown = table("c", "time, ms", f"received, {unit}", f"sent, {unit}", "messages")
-    shown.columns[0].header = "c, phase"
+    rows = []
     for grid in fitting:
-        shown.add_row(f"c = {_c(grid)}", _milliseconds(grid.seconds), "", "", "")
+        rows.append([f"c = {_c(grid)}", _milliseconds(grid.seconds), "", "", ""])
         for phase in sorted(grid.phases, key=lambda phase: -phase.seconds):
             sizes = bytes_column([phase.received_max, phase.sent_max], unit)
-            shown.add_row(f"  {phase.phase}", _milliseconds(phase.seconds), *sizes, f"{phase.messages_max:,.0f}")
-        shown.add_section()
-    print_table(shown)
+            rows.append([f"  {phase.phase}", _milliseconds(phase.seconds), *sizes, f"{phase.messages_max:,.0f}"])
+        rows.append([])
+    print_table(["c, phase", "time, ms", f"received, {unit}", f"sent, {unit}", "messages"], rows)
 
 
 def _c(grid: GridPlan) -> str:
     return str(grid.shape.replication)
-
-
-def _grid(grid: GridPlan) -> str:
-    """Its shape in one word."""
-    return str(grid.shape).replace(" ", "")
 
 
 def _milliseconds(seconds: float) -> str:

@@ -19,7 +19,6 @@ from spsample.cli.screen import (
     print_sentence,
     print_table,
     print_text,
-    table,
     unit_for,
 )
 from spsample.common.units import format_bytes
@@ -102,13 +101,11 @@ def _print(facts: dict[str, Any]) -> None:
     print_text(_summary(facts))
     unit = unit_for([facts["bytes"]])
     print_sentence(f"{format_bytes(facts['bytes'])} in {len(facts['arrays'])} arrays:")
-    arrays = table("array", "dtype", "shape", f"size, {unit}")
-    arrays.columns[1].justify = "left"
     sizes = bytes_column([facts["bytes"], *(array["bytes"] for array in facts["arrays"])], unit)
-    arrays.add_row("total", "", "", sizes[0])
+    rows = [["total", "", "", sizes[0]]]
     for array, size in zip(facts["arrays"], sizes[1:], strict=True):
-        arrays.add_row(array["name"], array["dtype"], " x ".join(f"{length:,}" for length in array["shape"]), size)
-    print_table(arrays)
+        rows.append([array["name"], array["dtype"], " x ".join(f"{length:,}" for length in array["shape"]), size])
+    print_table(["array", "dtype", "shape", f"size, {unit}"], rows, words=2)
 
 
 def _summary(facts: dict[str, Any]) -> Table:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,6 @@ from spsample.cli.screen import (
     print_line,
     print_sentence,
     print_table,
-    table,
     unit_for,
     write_facts,
 )
@@ -36,15 +34,6 @@ if TYPE_CHECKING:
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
-_EXAMPLES = """
-Examples:
-
-* `spsample plan rmat:16,16`
-* `spsample plan rmat:16,16 --sampler ladies --layer-sizes 512,512 --memory-budget 2GiB`
-* `spsample plan planted:20000 --fanouts 15,10 --bulk-size 8 --json`
-* `spsample plan graphs/products --ranks 16 --memory-per-rank 40GB --network perlmutter --model-size 4MB`
-* `spsample plan --like rmat --num-nodes 111000000 --average-degree 29 --feature-bytes 512 --ranks 64`
-"""
 _SIZES = (1, 8, 64, 512)
 
 
@@ -67,6 +56,14 @@ def plan(
 
     A few pilot batches are sampled for it. Features are counted where the source has some. With --ranks: memory of a
     rank, the largest bulk, bytes and time per phase on a cluster, for each replication.
+
+    Examples
+    --------
+    * `spsample plan rmat:16,16`
+    * `spsample plan rmat:16,16 --sampler ladies --layer-sizes 512,512 --memory-budget 2GiB`
+    * `spsample plan planted:20000 --fanouts 15,10 --bulk-size 8 --json`
+    * `spsample plan graphs/products --ranks 16 --memory-per-rank 40GB --network perlmutter --model-size 4MB`
+    * `spsample plan --like rmat --num-nodes 111000000 --average-degree 29 --feature-bytes 512 --ranks 64`
     """
     options = overridden(PlanOptions(), typed)
     job = overridden(cluster.ClusterOptions(), typed)
@@ -94,9 +91,6 @@ def plan(
         show()
     if output is not None:
         write_facts(Path(output), facts)
-
-
-plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 
 
 def _local_facts(source: str, sampler: Sampler, options: PlanOptions) -> dict[str, Any]:
@@ -175,11 +169,8 @@ def _show(facts: dict[str, Any]) -> None:
     peaks = {int(k): peak for k, peak in facts["predicted_peak"].items()}
     unit = unit_for(peaks.values())
     print_sentence(f"The most memory of a bulk, in {unit}, by the number of its batches:")
-    shown = table("batches", f"peak, {unit}")
-    shown.columns[0].justify = "right"
-    for k, peak in zip(peaks, bytes_column(list(peaks.values()), unit), strict=True):
-        shown.add_row(f"{k:,}", peak)
-    print_table(shown)
+    rows = zip((f"{k:,}" for k in peaks), bytes_column(list(peaks.values()), unit), strict=True)
+    print_table(["batches", f"peak, {unit}"], rows, words=0)
     largest, taken = facts["largest_bulk_size"], facts["loader_bulk_size"]
     fits = count(largest, "batch", "batches")
     print_line(f"largest bulk within {format_bytes(facts['memory_budget'])}: {fits}; a loader takes {taken:,}")

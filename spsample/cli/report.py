@@ -11,7 +11,6 @@ from spsample.cli.screen import (
     print_line,
     print_sentence,
     print_table,
-    table,
     unit_for,
 )
 from spsample.common.threads import get_num_threads
@@ -85,11 +84,10 @@ def print_phases(results: Sequence[TrainResult]) -> None:
     whole = sum(totals.values())
     print_line("")
     print_sentence("time per phase, the longest first")
-    shown = table("phase", "seconds", "share, %")
-    shown.add_row("total", f"{whole:,.2f}", "")
+    rows = [["total", f"{whole:,.2f}", ""]]
     for phase, seconds in sorted(totals.items(), key=lambda item: -item[1]):
-        shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
-    print_table(shown)
+        rows.append([phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}"])
+    print_table(["phase", "seconds", "share, %"], rows)
     _explain_phases(measured)
     for sentence in _cache_sentence([result.cache for result in results if result.cache is not None]):
         print_sentence(sentence)
@@ -121,13 +119,12 @@ def print_ranks(summary: RankSummary) -> None:
 def _print_rank_seconds(summary: RankSummary) -> None:
     print_line("")
     print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
-    shown = table("phase", "mean, s", "most, s")
     measured = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
     means = work_seconds(measured)
-    shown.add_row("total", f"{sum(means.values()):,.2f}", "")
+    rows = [["total", f"{sum(means.values()):,.2f}", ""]]
     for phase in sorted(means, key=lambda phase: -means[phase]):
-        shown.add_row(phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max")))
-    print_table(shown)
+        rows.append([phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max"))])
+    print_table(["phase", "mean, s", "most, s"], rows)
     _explain_phases(measured)
 
 
@@ -146,11 +143,11 @@ def _explain_phases(seconds: Mapping[str, float]) -> None:
         print_line("")
     kinds = [kind for kind in _WAITED_FOR if any(kind in stage.waited for stage in stages)]
     print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")
-    shown = table("stage", "worked, s", *(_WAITED_FOR[kind] for kind in kinds))
+    rows = []
     for stage in stages:
         waited = [f"{stage.waited[kind]:,.2f}" if kind in stage.waited else "" for kind in kinds]
-        shown.add_row(stage.stage, f"{stage.worked:,.2f}", *waited)
-    print_table(shown)
+        rows.append([stage.stage, f"{stage.worked:,.2f}", *waited])
+    print_table(["stage", "worked, s", *(_WAITED_FOR[kind] for kind in kinds)], rows)
 
 
 def _print_rank_traffic(summary: RankSummary) -> None:
@@ -159,11 +156,11 @@ def _print_rank_traffic(summary: RankSummary) -> None:
     rows = {"total": summary.total, **sent} if summary.total else sent
     unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
     print_sentence(f"Traffic of a rank, in {unit}, in the mean and of the rank with most{_largest_share(sent)}.")
-    shown = table("phase", "mean", "most sent", "most received", "most messages")
+    shown = []
     for phase, counts in rows.items():
         volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
-        shown.add_row(phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}")
-    print_table(shown)
+        shown.append([phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}"])
+    print_table(["phase", "mean", "most sent", "most received", "most messages"], shown)
     _explain_traffic(sent)
 
 
@@ -210,13 +207,12 @@ def _print_runs(results: Sequence[TrainResult]) -> None:
     """Print figures of merit of several runs: mean and deviation first."""
     metric = METRIC_NAMES[results[0].metric]
     print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
-    shown = table("run", "test", "+-", "validation", "+-", "best epoch")
     scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]
-    shown.add_row("mean", *(f"{number:.2f}" for run in scores for number in (run.mean(), run.std(ddof=1))), "")
+    rows = [["mean", *(f"{number:.2f}" for run in scores for number in (run.mean(), run.std(ddof=1))), ""]]
     for number, result in enumerate(results):
         epoch = f"{result.best_epoch + 1}/{len(result.history)}"
-        shown.add_row(str(number), f"{100 * result.test:.2f}", "", f"{100 * result.val:.2f}", "", epoch)
-    print_table(shown)
+        rows.append([str(number), f"{100 * result.test:.2f}", "", f"{100 * result.val:.2f}", "", epoch])
+    print_table(["run", "test", "+-", "validation", "+-", "best epoch"], rows)
 
 
 def _notes(results: Sequence[TrainResult]) -> Iterator[str]:

@@ -6,7 +6,6 @@ Parameters of the command are what it samples from and the form of its output; a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.loading import BulkLoader
     from spsample.loading.bulk_files import BulkFiles
-
-_EXAMPLES = """
-Examples:
-
-* `spsample sample planted:20000 -o bulks --fanouts 15,10`
-* `spsample sample rmat:14,16 -o bulks --sampler ladies --layer-sizes 512,512 --epoch 3`
-* `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids --format arrow`
-"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +49,12 @@ def sample(
 
     A run that was stopped goes on after the last complete file when the same command is given again. That file is
     compared with its checksum first, and written again where it is damaged.
+
+    Examples
+    --------
+    * `spsample sample planted:20000 -o bulks --fanouts 15,10`
+    * `spsample sample rmat:14,16 -o bulks --sampler ladies --layer-sizes 512,512 --epoch 3`
+    * `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids --format arrow`
     """
     from spsample.data import load_dataset
     from spsample.loading.bulk_files import BULK_FORMATS, BulkFiles
@@ -85,9 +82,6 @@ def sample(
     else:
         sampled, written = count(len(loader), "minibatch", "minibatches"), count(len(paths), "file", "files")
         print(f"{output}: {sampled}; {done:,} {'was' if done == 1 else 'were'} there, {written} written")
-
-
-sample.__doc__ = f"{getdoc(sample)}\n{_EXAMPLES}"
 
 
 def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dict[str, Any]:

@@ -68,20 +68,22 @@ def print_text(shown: RenderableType) -> None:
     console().print(shown, "", sep="\n")
 
 
-def table(first: str, *others: str) -> Table:
-    """A table with these columns: words in the first, numbers in the others, whose headers take a line for each word.
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> None:
+    """Print a table, wider than the screen rather than without some of its numbers; then an empty line.
 
-    A unit stays on the line of what it is of: "time, ms".
+    The first columns, `words` of them, have words, the others numbers. Headers of numbers take a line for each word; a
+    unit stays on the line of what it is of: "time, ms". An empty row stands for a rule.
     """
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    made.add_column(first, no_wrap=True)
-    for name in others:
-        made.add_column(re.sub("(?<!,) ", "\n", name), justify="right", no_wrap=True)
-    return made
-
-
-def print_table(shown: Table) -> None:
-    """Print a table, wider than the screen rather than without some of its numbers; then an empty line."""
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for name in columns[:words]:
+        shown.add_column(name, no_wrap=True)
+    for name in columns[words:]:
+        shown.add_column(re.sub("(?<!,) ", "\n", name), justify="right", no_wrap=True)
+    for row in rows:
+        if row:
+            shown.add_row(*row)
+        else:
+            shown.add_section()
     screen = console()
     needed = Measurement.get(screen, screen.options.update(max_width=_MAX_WIDTH), shown).maximum
     console(width=max(screen.width, needed)).print(shown, "", sep="\n")

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -47,20 +46,6 @@ if TYPE_CHECKING:
     from spsample.timeline import Timeline
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
-
-_EXAMPLES = """
-Examples:
-
-* `spsample train digits`
-* `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256 --repeats 10`
-* `spsample train tolokers.npz --all-splits --json`
-* `spsample train digits --model gat --heads 8 --patience 10 --schedule cosine`
-* `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
-* `spsample train --config configs/digits.toml --lr 0.01`
-* `spsample launch -n 4 train digits --replication 2`, or `mpirun -n 4 spsample train my-store`
-* `mpirun -n 8 spsample train my-store --replication 2 --partition parts.npy`, see `spsample partition`
-* `spsample train planted:20000 --rewire` (control: no model can learn this one)
-"""
 
 
 def _resume(ctx: typer.Context, value: str | None) -> str | None:
@@ -108,6 +93,18 @@ def train(
     Under mpirun, srun, torchrun or `spsample launch` all ranks train one model, each step on a batch of each rank;
     graph and features are partitioned over them unless told otherwise. Data sets that are no stores are made one by
     rank 0, in a temporary folder. The options of ranks have no effect on one.
+
+    Examples
+    --------
+    * `spsample train digits`
+    * `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256 --repeats 10`
+    * `spsample train tolokers.npz --all-splits --json`
+    * `spsample train digits --model gat --heads 8 --patience 10 --schedule cosine`
+    * `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
+    * `spsample train --config configs/digits.toml --lr 0.01`
+    * `spsample launch -n 4 train digits --replication 2`, or `mpirun -n 4 spsample train my-store`
+    * `mpirun -n 8 spsample train my-store --replication 2 --partition parts.npy`, see `spsample partition`
+    * `spsample train planted:20000 --rewire` (control: no model can learn this one)
     """
     from spsample.comm import Recorder, init
 
@@ -116,9 +113,6 @@ def train(
     with abort_on_error(comm):
         _train(comm, typed, Command(dataset, out, resume, as_json))
     comm.close()
-
-
-train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 
 def _train(comm: Communicator, typed: Mapping[str, Any], command: Command) -> None:
