@@ -8,25 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spsample.data.labels import PARTS
+from spsample.data.stored import OWN_FACTS
+from spsample.store.layout import OWN_KEYS
+
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.store import GraphStore
 
 _PIECE = 2**22
-_OWN = {
-    "format",
-    "version",
-    "arrays",
-    "num_nodes",
-    "num_edges",
-    "weighting",
-    "name",
-    "metric",
-    "num_classes",
-    "node_features",
-    "edge_features",
-    "x_shape",
-}
+_OWN = {*OWN_KEYS, *OWN_FACTS, "name", "edge_features"}
 
 
 def describe_store(store: GraphStore) -> dict[str, Any]:
@@ -66,7 +57,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     if dataset.num_classes:
         named["y"] = dataset.y
     arrays = [_array(key, a.dtype, a.shape, a.nbytes) for key, a in named.items() if a is not None]
-    parts = {part: len(getattr(dataset, f"{part}_idx")) for part in ("train", "val", "test")}
+    parts = {part: len(getattr(dataset, f"{part}_idx")) for part in PARTS}
     labels = {"classes": dataset.num_classes, "multi": dataset.y.ndim > 1} if dataset.num_classes else None
     return {
         "name": dataset.name,
@@ -112,12 +103,9 @@ def _stored_widths(store: GraphStore) -> dict[str, tuple[int, str]]:
     widths = {}
     for name in store.feature_names:
         shape = store.specs[name].shape if name in store.specs else store.meta["x_shape"]
-        widths[name] = int(shape[1]) if len(shape) > 1 else 1, "edge" if _of_edges(store, name) else "vertex"
+        owner = "edge" if name in store.meta.get("edge_features", []) else "vertex"
+        widths[name] = int(shape[1]) if len(shape) > 1 else 1, owner
     return widths
-
-
-def _of_edges(store: GraphStore, name: str) -> bool:
-    return name in store.meta.get("edge_features", [])
 
 
 def _stored_labels(store: GraphStore) -> dict[str, Any] | None:
@@ -131,12 +119,12 @@ def _stored_labels(store: GraphStore) -> dict[str, Any] | None:
 
 
 def _stored_splits(store: GraphStore) -> dict[str, Any] | None:
-    if all(f"{part}_masks" in store for part in ("train", "val", "test")):
-        masks = {part: store.array(f"{part}_masks") for part in ("train", "val", "test")}
+    if all(f"{part}_masks" in store for part in PARTS):
+        masks = {part: store.array(f"{part}_masks") for part in PARTS}
         first = {part: int(mask[0].sum()) if len(mask) else 0 for part, mask in masks.items()}
         return {"count": len(masks["train"]), **first}
-    if all(f"{part}_idx" in store for part in ("train", "val", "test")):
-        return {"count": 1, **{part: store.specs[f"{part}_idx"].shape[0] for part in ("train", "val", "test")}}
+    if all(f"{part}_idx" in store for part in PARTS):
+        return {"count": 1, **{part: store.specs[f"{part}_idx"].shape[0] for part in PARTS}}
     return None
 
 

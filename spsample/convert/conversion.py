@@ -133,17 +133,13 @@ def convert(
     sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
-        converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
+        converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or (lambda *_: None))
         result = converter.convert()
         clear_pool()
         started = time.perf_counter()
         converter.report("checksums", 0, None)
     seconds = {**result.seconds, "checksums": time.perf_counter() - started}
     return replace(result, path=str(path), seconds=seconds)
-
-
-def _silent(phase: str, done: int, whole: int | None) -> None:
-    """Show nothing."""
 
 
 class _Converter:
@@ -223,9 +219,9 @@ class _Converter:
             self.origin = replace(self.origin, original_ids=ids)
             edges = RenumberedEdges(cached, ids)
             self.edges_read = self.loops = 0
-            self._measure(edges, _ignore, count=True)
+            self._measure(edges, None, count=True)
         elif edges.rereadable:
-            self._measure(edges, _ignore, count=True)
+            self._measure(edges, None, count=True)
         else:
             cached = self._cache(edges, stack)
             self._measure(edges, cached.add, count=True)
@@ -255,7 +251,7 @@ class _Converter:
         cached.add(chunk, largest)
         distinct.add(chunk)
 
-    def _measure(self, edges: EdgeList, take: Callable[[EdgeChunk, int], None], *, count: bool) -> None:
+    def _measure(self, edges: EdgeList, take: Callable[[EdgeChunk, int], None] | None, *, count: bool) -> None:
         """Check all chunks in order, and let the histogram count them; `take` gets each with its largest id."""
         limit = self._limit(edges)
         tasks = (partial(self._measured, task, limit, count) for task in edges.tasks(self.plan.chunk))
@@ -265,7 +261,8 @@ class _Converter:
             check_chunk(edges.name, chunk, limits, limit)
             if chunk.problem is not None:
                 raise chunk.problem(line)
-            take(chunk, limits[1])
+            if take is not None:
+                take(chunk, limits[1])
             self.edges_read += chunk.count
             self.loops += loops
             line += chunk.lines
@@ -359,10 +356,6 @@ class _Converter:
                     self.writer.shorten(name, written)
         if arrays.edge_ids is not None and _is_identity(arrays.edge_ids[:written]):
             self.writer.discard("edge_ids")
-
-
-def _ignore(chunk: EdgeChunk, largest: int) -> None:
-    """Keep nothing of edges that can be read again."""
 
 
 def _is_identity(ids: Any) -> bool:

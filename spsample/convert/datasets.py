@@ -15,7 +15,7 @@ from scipy import sparse
 
 from spsample.convert.compressed import require_file
 from spsample.convert.edges import ArrayEdges, EdgeChunk, EdgeList
-from spsample.data.dataset import Dataset
+from spsample.data.dataset import Dataset, graph_alone
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes, split_arrays
 from spsample.data.npz import load_npz
 from spsample.errors import DTypeError, InputError, MissingDependencyError
@@ -121,8 +121,7 @@ def open_npz(path: Path) -> Any:
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         given = f"a matrix that cannot be read ({error})"
         raise file_error(path, given, "what scipy.sparse.save_npz writes") from error
-    empty = np.empty(0, np.int64)
-    return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
+    return graph_alone(path.stem, graph)
 
 
 def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:

@@ -262,35 +262,23 @@ class StoppedError(Exception):
 
 
 class Places:
-    """First entries of the buckets: every bucket writes as many as were counted."""
+    """First entries of the buckets.
 
-    def __init__(self, counts: NDArray[np.int64]) -> None:
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self.end = int(self._starts[-1])
+    With counts every bucket writes as many entries as were counted. Without, a bucket writes behind the one before it:
+    buckets must be begun in order then, or they would wait for ever.
+    """
+
+    def __init__(self, counts: NDArray[np.int64] | None) -> None:
+        self._starts = None if counts is None else np.cumsum(counts) - counts
+        self.end = 0 if counts is None else int(counts.sum())
         """Behind the last entry."""
-
-    def begin(self, bucket: int) -> int:
-        """Return the first entry of a bucket."""
-        return int(self._starts[bucket])
-
-    def done(self, bucket: int, end: int) -> None:
-        """Take note of where a bucket ends."""
-
-    def stop(self) -> None:
-        """End all waiting."""
-
-
-class PlacesInTurn(Places):
-    """A bucket writes behind the one before it. Buckets must be begun in order, or they would wait for ever."""
-
-    def __init__(self) -> None:
-        self.end = 0
-        self._next = 0
-        self._stopped = False
+        self._next, self._stopped = 0, False
         self._change = renewed(Condition())
 
     def begin(self, bucket: int) -> int:
-        """Wait for the bucket before, and return the first entry."""
+        """Return the first entry of a bucket; without counts, wait for the bucket before."""
+        if self._starts is not None:
+            return int(self._starts[bucket])
         with self._change:
             self._change.wait_for(lambda: self._next == bucket or self._stopped)
             if self._stopped:
@@ -298,10 +286,11 @@ class PlacesInTurn(Places):
             return self.end
 
     def done(self, bucket: int, end: int) -> None:
-        """Take note of where a bucket ends."""
-        with self._change:
-            self._next, self.end = bucket + 1, end
-            self._change.notify_all()
+        """Take note of the end of a bucket."""
+        if self._starts is None:
+            with self._change:
+                self._next, self.end = bucket + 1, end
+                self._change.notify_all()
 
     def stop(self) -> None:
         """End all waiting."""
@@ -437,7 +426,7 @@ def sort_buckets(
     spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, plan: SortPlan
 ) -> Iterator[int]:
     """Sort every bucket into the arrays; yield the records of each as it is done, and at last the entries written."""
-    places = PlacesInTurn() if rules.merge else Places(buckets.counts)
+    places = Places(None if rules.merge else buckets.counts)
     sorter = _BucketSorter(spill, buckets, rules, arrays, plan.capacity)
     tasks = (partial(sorter.run, bucket, places) for bucket in range(len(buckets.counts)))
     arrays.indptr[0] = 0

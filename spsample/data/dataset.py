@@ -13,6 +13,7 @@ from spsample.common.checks import require_int, require_type
 from spsample.data.labels import SPLIT_IDS
 from spsample.errors import InputError
 from spsample.store import StoreWriter
+from spsample.store.layout import OWN_KEYS
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
@@ -131,6 +132,12 @@ class Dataset:
         )
 
 
+def graph_alone(name: str, graph: Graph, **meta: Any) -> Dataset:
+    """Return a data set of a graph, without features, labels and splits."""
+    empty = np.empty(0, np.int64)
+    return Dataset(name, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0, meta=meta)
+
+
 def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a data set as a graph store: graph, features, labels, its split, its facts; all of it or nothing.
 
@@ -165,7 +172,7 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
 
 def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
-    writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
+    writer.set(**{key: value for key, value in dataset.meta.items() if key not in OWN_KEYS})
     writer.write_graph(dataset.graph)
     _write_features(writer, dataset.x)
     if dataset.num_classes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spsample.data.dataset import Dataset, save_dataset
+from spsample.data.dataset import Dataset, graph_alone, save_dataset
 from spsample.data.labels import class_labels, num_classes, split_of
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
@@ -158,18 +158,8 @@ def _protein(title: str, folder: Path) -> Dataset:
         )
     from scipy.io import mmread
 
-    matrix = mmread(str(files[0]))
-    graph = Graph.from_scipy(matrix)
-    nothing = np.empty(0, np.int64)
-    return Dataset(
-        name=title,
-        graph=graph,
-        x=None,
-        y=np.full(graph.num_nodes, -1, np.int64),
-        num_classes=0,
-        meta={"source": f"HipMCL, {files[0].name}"},
-        **split_of(nothing, nothing, nothing),
-    )
+    graph = Graph.from_scipy(mmread(str(files[0])))
+    return graph_alone(title, graph, source=f"HipMCL, {files[0].name}")
 
 
 NAMED: dict[str, Named] = {

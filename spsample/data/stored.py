@@ -14,10 +14,11 @@ from spsample.data.labels import PARTS, SPLIT_IDS, Split, check_disjoint, split_
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.folder import file_error
-from spsample.store.layout import META_FILE
+from spsample.store.layout import META_FILE, OWN_KEYS
 from spsample.store.validation import check_ids
 
-_OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
+OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
+"""Facts of a store that its data set has as attributes."""
 _OF_STORES = ("reordered", "relabelled", "repeated_edges")
 """Facts about a store, and not about what is in it."""
 
@@ -63,27 +64,19 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
     """Return the data set of a store that is open; see `load_store`."""
     meta, n = store.meta, int(store.meta["num_nodes"])
     number, parts = _split(store, split, n)
-    y = _labels(store, n)
+    y, metric = _labels(store, n), str(meta.get("metric") or "accuracy")
     return Dataset(
         name=store.name,
         graph=store.graph(),
         x=store.features("x") if "x" in store.feature_names else None,
         y=y,
         num_classes=_num_classes(store, y),
-        metric="roc_auc" if str(meta.get("metric", "")).upper() in ("ROC AUC", "ROC_AUC") else _metric(meta),
+        metric="roc_auc" if metric.upper() in ("ROC AUC", "ROC_AUC") else metric,
         split=split,
         num_splits=number,
-        meta={
-            key: value
-            for key, value in meta.items()
-            if key not in ("format", "version", "arrays", *_OWN_FACTS, *_OF_STORES)
-        },
+        meta={key: value for key, value in meta.items() if key not in (*OWN_KEYS, *OWN_FACTS, *_OF_STORES)},
         **parts,
     )
-
-
-def _metric(meta: dict[str, Any]) -> str:
-    return str(meta.get("metric") or "accuracy")
 
 
 def _labels(store: GraphStore, n: int) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,22 +26,16 @@ _PASSED_OVER = ("dataset", "collate_fn")
 """Arguments that PyG's loader replaces by its own without a word."""
 
 
-class _Refused(NamedTuple):
-    """An argument that only one value is taken for."""
-
-    default: Any
-    instead: str
-
-
-_REFUSED = {
-    "input_time": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
-    "disjoint": _Refused(False, "A graph of its own for each seed is what batch_size=1 gives."),
-    "temporal_strategy": _Refused("uniform", "Sampling by time is not there."),
-    "time_attr": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
-    "neighbor_sampler": _Refused(None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
-    "directed": _Refused(True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
-    "custom_cls": _Refused(None, "Batches have the class of data."),
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "input_time": (None, "Sampling by time is not there: remove edges that are too late from the data before."),
+    "disjoint": (False, "A graph of its own for each seed is what batch_size=1 gives."),
+    "temporal_strategy": ("uniform", "Sampling by time is not there."),
+    "time_attr": (None, "Sampling by time is not there: remove edges that are too late from the data before."),
+    "neighbor_sampler": (None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
+    "directed": (True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
+    "custom_cls": (None, "Batches have the class of data."),
 }
+"""Arguments of which only the default is taken, with it and what to do instead."""
 
 _THREADS = "threads of this process sample whole bulks ahead of the loop, so there are no workers to start"
 _NEEDLESS: dict[str, tuple[Any, str]] = {

@@ -285,7 +285,7 @@ class _Reorderer:
     def __init__(self, task: _Task, out: Path, budget: int, progress: Progress | None) -> None:
         self.task, self.out, self.budget = task, out, budget
         self.kinds = kinds_of(task.store, relabel=task.number is not None)
-        self._report = progress or _silent
+        self._report = progress or (lambda *_: None)
         self._done = 0
         self._sizes = self._planned()
         self._total = sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in self._sizes.values())
@@ -340,7 +340,7 @@ class _Reorderer:
         self._report("moving", self._done, self._total)
 
     def _open(self, name: str) -> tuple[NDArray[Any], bool]:
-        """An array of the store, and whether the system is told to read all of it ahead, for it has the memory."""
+        """An array of the store, and whether the system is asked to read all of it ahead, for it has the memory."""
         is_cached = self.task.store.specs[name].nbytes <= available_memory() // 2
         return self.task.store.array(name, "willneed" if is_cached else "normal"), is_cached
 
@@ -360,10 +360,8 @@ class _Reorderer:
         runs = RowRuns.of(np.asarray(store.array("indptr")), self._source_rows())
         files["indptr"].write(runs.pointers)
         opened = {name: self._open(name) for name in ENTRIES if name in store and name in files}
-        entries, are_cached = (
-            {name: array for name, (array, _) in opened.items()},
-            all(one for _, one in opened.values()),
-        )
+        entries = {name: array for name, (array, _) in opened.items()}
+        are_cached = all(is_cached for _, is_cached in opened.values())
         change = None
         if number is not None:
             first_ids = None
@@ -402,7 +400,3 @@ class _Reorderer:
             files[pointers].write(runs.pointers.astype(self.task.store.specs[pointers].dtype))
             arrays = {name: self.task.store.array(name) for name in names}
             move_runs(runs, arrays, {name: files[name] for name in names}, self._window(is_cached=False))
-
-
-def _silent(phase: str, done: int, whole: int | None) -> None:
-    """Show nothing."""

@@ -208,11 +208,8 @@ def ldg(request: PartitionRequest) -> NDArray[np.int32]:
     """
     indptr, indices = undirected(request.graph)
     num_parts = min(request.num_parts, max(request.graph.num_nodes, 1))  # further ones stay empty
-    core = compiled_core()
-    if core is None:
-        return ldg_parts(indptr, indices, num_parts)
-    made: NDArray[np.int32] = core.ldg_parts(indptr, indices, num_parts)
-    return made
+    parts: NDArray[np.int32] = getattr(compiled_core(), "ldg_parts", ldg_parts)(indptr, indices, num_parts)
+    return parts
 
 
 def ldg_parts(indptr: NDArray[np.int64], indices: NDArray[np.int64], num_parts: int) -> NDArray[np.int32]:
@@ -283,11 +280,9 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     order = train[keys.shuffle(len(train), request.random_seed)]
     indptr, indices = request.graph.indptr, request.graph.indices
     _require_memory(request)
-    core = compiled_core()
-    if core is None:
-        return pagraph_parts(indptr, indices, order, request.num_parts, hops)
-    made: NDArray[np.int32] = core.pagraph_parts(indptr, indices, order, request.num_parts, hops)
-    return made
+    assign = getattr(compiled_core(), "pagraph_parts", pagraph_parts)
+    parts: NDArray[np.int32] = assign(indptr, indices, order, request.num_parts, hops)
+    return parts
 
 
 def _require_memory(request: PartitionRequest) -> None:
