@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import tomli_w
 import typer
@@ -31,8 +31,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spsample.data import Dataset
 from spsample.data.labels import PARTS
 from spsample.data.stored import OWN_FACTS
+from spsample.store import GraphStore
 from spsample.store.layout import OWN_KEYS
-
-if TYPE_CHECKING:
-    from spsample.data import Dataset
-    from spsample.store import GraphStore
 
 _PIECE = 2**22
 _OWN = {*OWN_KEYS, *OWN_FACTS, "name", "edge_features"}

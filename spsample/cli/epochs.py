@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from spsample.cli.progress import Display, elapsed, print_progress
 from spsample.cli.report import percent
+from spsample.data import Dataset
 from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
-from spsample.training import Callback
-
-if TYPE_CHECKING:
-    from spsample.data import Dataset
-    from spsample.training import EpochRecord, Trainer
+from spsample.training import Callback, EpochRecord, Trainer
 
 
 class EpochProgress(Display, Callback):

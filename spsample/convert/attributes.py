@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,13 @@ from scipy import sparse
 from spsample.convert.compressed import require_file
 from spsample.convert.edges import load_map
 from spsample.convert.options import ConvertOptions
+from spsample.convert.origin import Origin
 from spsample.convert.tables import VertexRows
 from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_splits, num_classes
+from spsample.store import StoreWriter
 from spsample.store.folder import file_error
 from spsample.store.layout import OWN_KEYS
 from spsample.store.npy import read_npz
-
-if TYPE_CHECKING:
-    from spsample.convert.origin import Origin
-    from spsample.store import StoreWriter
-
 
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting", "repeated_edges")
 _BYTES = 1 << 22

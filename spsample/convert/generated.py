@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,7 @@ from numpy.typing import NDArray
 from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.data.generators import NUM_CLASSES, NUM_FEATURES, PhiloxStream, PlantedRows, check_rmat, rmat_piece
 from spsample.data.labels import SPLIT_IDS
-
-if TYPE_CHECKING:
-    from spsample.store import StoreWriter
-
+from spsample.store import StoreWriter
 
 _PIECE = 1 << 18
 _WORD_BITS, _DIGIT = 64, 16

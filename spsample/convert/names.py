@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 from spsample.common.units import format_bytes
 from spsample.convert.edges import EdgeChunk, EdgeList
 from spsample.errors import CapacityError
+from spsample.store import StoreWriter
 from spsample.store.folder import file_error
-
-if TYPE_CHECKING:
-    from spsample.store import StoreWriter
-
 
 _BLANKS = " \t\f\v\r"
 _BYTES_PER_NAME = 160

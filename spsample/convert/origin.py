@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from spsample.convert.datasets import (
     pyg_unread,
     store_attributes,
 )
-from spsample.convert.edges import npy_edges, npy_pair, raw_edges
+from spsample.convert.edges import EdgeList, npy_edges, npy_pair, raw_edges
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
@@ -39,13 +39,8 @@ from spsample.data.named import NAMED
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
 from spsample.data.stored import dataset_of, is_store
 from spsample.errors import InputError
-from spsample.store import GraphStore
+from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import file_error
-
-if TYPE_CHECKING:
-    from spsample.convert.edges import EdgeList
-    from spsample.store import StoreWriter
-
 
 _SUFFIXES = {
     ".txt": "text", ".csv": "text", ".tsv": "text", ".edges": "text", ".el": "text", ".wel": "text", ".ssv": "text",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Condition, Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,6 @@ from spsample.common.threads import in_order
 from spsample.convert.edges import EdgeChunk
 from spsample.convert.resources import SortPlan, core
 from spsample.store.folder import file_error, system_errors
-
-if TYPE_CHECKING:
-    from spsample.convert.edges import EdgeChunk
-
 
 _HEADS = range(4, 13)
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.common.checks import require_int, require_type
 from spsample.data.labels import SPLIT_IDS
 from spsample.errors import InputError
-from spsample.store import StoreWriter
+from spsample.store import Graph, StoreWriter
 from spsample.store.layout import OWN_KEYS
 from spsample.store.validation import validate_seeds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from spsample.store import Graph
-
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_number, require_type
 from spsample.data.dataset import Dataset
@@ -13,10 +14,6 @@ from spsample.data.labels import random_split
 from spsample.errors import require_module
 from spsample.store import Graph
 from spsample.store.validation import INT32_NODES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _WORDS = 4
 """Words that one step of the counter makes."""

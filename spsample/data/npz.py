@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.common.checks import require_int
@@ -16,11 +18,6 @@ from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.folder import file_error
 from spsample.store.npy import read_npz
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 
 class _Archive:

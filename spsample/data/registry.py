@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spsample.common.checks import require_choice, require_int
 from spsample.data.dataset import Dataset
@@ -15,9 +14,7 @@ from spsample.data.named import NAMED, named_dataset
 from spsample.data.npz import load_npz
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, DTypeError, InputError
-
-if TYPE_CHECKING:
-    from spsample.store import Graph
+from spsample.store import Graph
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spsample.common.checks import require_type
@@ -15,9 +16,6 @@ from spsample.features import FeatureSource, FeatureStore
 from spsample.nn.blocks import Block
 from spsample.nn.sums import Sums, is_differentiated, summed
 from spsample.nn.tensors import as_array, as_tensor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _REUSE = 5
 """Entries per source from which on rows are gathered first: they are read from memory once then."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -16,9 +17,6 @@ from spsample.nn.private import is_untransformed
 from spsample.nn.sums import Sums, has_tangent
 from spsample.nn.tensors import as_array, new_numbers
 from spsample.nn.transforms import signed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class AttentionEntries:

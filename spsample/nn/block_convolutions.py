@@ -12,18 +12,14 @@ convolution on ``block.rows`` and ``block.indices`` (docs/training.md).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
+from spsample.nn.blocks import Block
 from spsample.nn.products import linear
-
-if TYPE_CHECKING:
-    from spsample.nn.blocks import Block
 
 
 def _check_dims(in_dim: int, out_dim: int) -> None:

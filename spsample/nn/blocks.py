@@ -6,30 +6,25 @@ import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
+from spsample.loading import Batch
 from spsample.nn.attention import AttentionEntries, sum_by_head
-from spsample.nn.dropout import MaskedRows
+from spsample.nn.dropout import DropoutKey, MaskedRows
 from spsample.nn.exchange import Exchange, require_exchanged
 from spsample.nn.sums import weighted_sums, with_targets
 from spsample.nn.tensors import as_tensor
-from spsample.sampling import Adjacency
+from spsample.sampling import Adjacency, Sampler
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from spsample.loading import Batch
-    from spsample.nn.dropout import DropoutKey
-    from spsample.sampling import Sampler
 
 _PRODUCTS_OF_A_SUM = 16
 """Multiplications of a matrix product in the time of one number of a sum over neighbours."""

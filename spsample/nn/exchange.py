@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from spsample.comm import Channel, Sent
+from spsample.distributed.cooperative import Routes
 from spsample.errors import InputError
-
-if TYPE_CHECKING:
-    from spsample.distributed.cooperative import Routes
 
 
 class Exchange:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -16,9 +17,6 @@ from spsample.common.threads import compiled_core
 from spsample.nn.private import is_untransformed
 from spsample.nn.tensors import as_array, new_numbers
 from spsample.nn.transforms import one_by_one, signed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spsample.backends import get_backend
 from spsample.nn.private import is_untransformed
 from spsample.sampling import adapters
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def as_tensor(array: Any) -> torch.Tensor:

@@ -6,23 +6,20 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from spsample.comm import Communicator
 from spsample.comm.mailbox import Letter, Mailbox
 from spsample.common.checks import require_int
 from spsample.common.packing import pack, unframed
 from spsample.errors import on_rank
+from spsample.loading import Batch
 from spsample.pipelines.factored import FactoredPipeline
 from spsample.pipelines.gradients import FactoredGradients, StepLoss
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from spsample.loading import Batch
 
 _WANT, _GRADIENT, _WEIGHTS = 0, 1, 2
 _MAX_WAIT = 10.0

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from spsample.loading import Batch
 from spsample.nn.dropout import DropoutKey
 from spsample.pipelines.generator import RunGenerator
 from spsample.pipelines.gradients import CooperativeGradients
 from spsample.pipelines.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    import torch
-
-    from spsample.loading import Batch
 
 
 class CooperativePipeline(Pipeline):

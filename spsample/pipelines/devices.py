@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from spsample.errors import InputError
 from spsample.loading.copies import require_device
 from spsample.nn.tensors import device_of
-
-if TYPE_CHECKING:
-    from spsample.settings.training import TrainConfig
-    from spsample.store.base_graph import BaseGraph
+from spsample.settings.training import TrainConfig
+from spsample.store.base_graph import BaseGraph
 
 
 class Devices(NamedTuple):

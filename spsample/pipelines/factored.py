@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,19 +17,16 @@ from spsample.comm import collective
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CommunicationError, InputError, RankError, on_rank
-from spsample.features import score
+from spsample.features import FeatureSource, score
 from spsample.features.budget import left_beside_loader, rows_beside
 from spsample.features.caching.replacement import replacement_named
+from spsample.loading import Batch
 from spsample.loading.factored import FactoredLoader, samplers_for
 from spsample.pipelines.gradients import FactoredGradients, StepLoss
 from spsample.pipelines.pipeline import Pipeline
 from spsample.pipelines.placement import in_front, placed_features, score_options
-
-if TYPE_CHECKING:
-    from spsample.features import FeatureSource
-    from spsample.loading import Batch
-    from spsample.pipelines.setup import TrainingSetup
-    from spsample.settings.training import TrainConfig
+from spsample.pipelines.setup import TrainingSetup
+from spsample.settings.training import TrainConfig
 
 QUEUE_MEMORY = "1GiB"
 """Of a sampler, where none is given."""

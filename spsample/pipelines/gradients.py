@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spsample.comm import Channel, Communicator, Recorder, Sent, collective
 from spsample.comm.buffers import reduce_in_order
 from spsample.comm.recorder import Counts
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from spsample.pipelines.gradients import Gradients, gradients_for
 from spsample.pipelines.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    import torch
 
 
 class OverlappedPipeline(Pipeline):

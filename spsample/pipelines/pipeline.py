@@ -5,27 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from spsample.comm import collective
-from spsample.loading import BulkLoader
+from spsample.loading import Batch, BulkLoader
 from spsample.loading.copies import samples_on_device
+from spsample.nn.dropout import DropoutKey
 from spsample.nn.exchange import require_exchanged
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines.devices import device_for
 from spsample.pipelines.generator import RunGenerator
 from spsample.pipelines.gradients import StepLoss
 from spsample.pipelines.placement import placed_features
+from spsample.pipelines.setup import TrainingSetup
 from spsample.timeline import waiting_for
-
-if TYPE_CHECKING:
-    from spsample.loading import Batch
-    from spsample.nn.dropout import DropoutKey
-    from spsample.pipelines.setup import TrainingSetup
 
 
 class Pipeline(ABC):

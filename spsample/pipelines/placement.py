@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from spsample.comm import collective
 from spsample.common.checks import require_choice
 from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from spsample.pipelines.setup import TrainingSetup
-    from spsample.settings.training import TrainConfig
+from spsample.pipelines.setup import TrainingSetup
+from spsample.settings.training import TrainConfig
 
 
 def placed_features(setup: TrainingSetup) -> FeatureSource:

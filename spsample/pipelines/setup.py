@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike
 
-    from spsample.data import Dataset
-    from spsample.features import FeatureSource
-    from spsample.nn.blocks import BlockMaker
-    from spsample.sampling import Sampler
-    from spsample.settings.training import TrainConfig
-    from spsample.store.base_graph import BaseGraph
-    from spsample.timeline import Phases
+from spsample.data import Dataset
+from spsample.features import FeatureSource
+from spsample.nn.blocks import BlockMaker
+from spsample.sampling import Sampler
+from spsample.settings.training import TrainConfig
+from spsample.store.base_graph import BaseGraph
+from spsample.timeline import Phases
 
 
 @dataclass(frozen=True, eq=False)

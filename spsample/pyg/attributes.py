@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader.utils import filter_edge_store_, index_select
+from torch_geometric.sampler import SamplerOutput
 
 from spsample.sampling.hops import Hops
 from spsample.sampling.sampled_data import SampledData
-
-if TYPE_CHECKING:
-    from torch_geometric.sampler import SamplerOutput
-
-    from spsample.store import Graph
+from spsample.store import Graph
 
 
 class _RowAttribute(NamedTuple):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch_geometric import loader as pyg_loader
+from torch_geometric.data import Data
 
 from spsample.loading import BulkLoader
 from spsample.loading.order import require_state
@@ -16,17 +19,10 @@ from spsample.pyg import arguments
 from spsample.pyg.attributes import Attributes, with_hops
 from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed
 from spsample.pyg.sampler_order import SamplerOrder, order_of
+from spsample.sampling import MiniBatch
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch_geometric.data import Data
-
-    from spsample.sampling import MiniBatch
-    from spsample.store import Graph
-
+from spsample.store import Graph
 
 _Step = Callable[[Any], Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,18 +16,12 @@ from spsample.errors import InputError
 from spsample.planning.bulk_sampling import sample_within
 from spsample.pyg import arguments
 from spsample.pyg.attributes import keep_edge_index
-from spsample.sampling import GraphSAGE
+from spsample.sampling import GraphSAGE, MiniBatch
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
 from spsample.sampling.sampler import require_bool
 from spsample.store import Graph
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
-    from spsample.sampling import MiniBatch
-    from spsample.store import Graph
 
 
 class _Made(NamedTuple):

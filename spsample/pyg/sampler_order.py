@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spsample.common.checks import check_range, require_int, require_type, short
 from spsample.errors import DTypeError, InputError
 from spsample.loading.order import Order
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class SamplerOrder(Order):

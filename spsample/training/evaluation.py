@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 
 from spsample.comm import Communicator, LocalCommunicator, collective
 from spsample.common.checks import require_type
@@ -23,16 +24,11 @@ from spsample.loading import BulkLoader
 from spsample.nn.blocks import BlockMaker
 from spsample.nn.tensors import as_tensor
 from spsample.planning import bulk_sample
-from spsample.sampling import GraphSAGE, Layer
+from spsample.sampling import GraphSAGE, Layer, Sampler
 from spsample.sampling.bulk import empty_minibatch
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph, require_graph, require_local
 from spsample.training.models import GNN
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from spsample.sampling import Sampler
 
 EVALUATION_BYTES = 2**30
 """Memory for the vertices whose layer is evaluated at once, unless told otherwise."""

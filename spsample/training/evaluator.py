@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.comm import collective
 from spsample.comm.objects import require_same
 from spsample.common.units import require_bytes
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
+from spsample.pipelines import Pipeline, TrainingSetup
+from spsample.sampling import Sampler
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.metrics import METRICS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from spsample.pipelines import Pipeline, TrainingSetup
-    from spsample.sampling import Sampler
-    from spsample.training.models import GNN
+from spsample.training.models import GNN
 
 
 class Evaluator:

@@ -7,17 +7,14 @@ question of its own (multi-label), answered by the sign of its logit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spsample.errors import InputError, require_module
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from numpy.typing import NDArray
 
 __all__ = ["METRICS", "accuracy", "average_precision", "f1_macro", "f1_micro", "roc_auc"]
 

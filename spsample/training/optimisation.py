@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import lr_scheduler
 
 from spsample.errors import InputError
-
-if TYPE_CHECKING:
-    from spsample.settings.training import TrainConfig
+from spsample.settings.training import TrainConfig
 
 
 def _adam(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:

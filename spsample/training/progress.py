@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor, nn
 
 from spsample.training.results import EpochRecord
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 @dataclass

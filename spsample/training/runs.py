@@ -18,21 +18,18 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.settings import Recording
 from spsample.store.folder import only_recorded, system_errors, whole_file
-from spsample.training.callbacks import Checkpointer, Journal, TensorBoard
+from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint
 from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.results import TrainResult, summary
-
-if TYPE_CHECKING:
-    from spsample.training.callbacks import Callback
-    from spsample.training.trainer import Trainer
+from spsample.training.trainer import Trainer
 
 __all__ = ["Recording", "RunFolder"]
 
