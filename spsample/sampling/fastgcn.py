@@ -11,7 +11,7 @@ from spsample.sparse import (
     RowSelector,
     StackedLayer,
     column_norms,
-    extract_columns,
+    extract,
     its_sample,
     normalize_rows,
 )
@@ -56,4 +56,4 @@ class FastGCN(LayerwiseSampler):
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(column_norms(Q, A))
         S = its_sample(P, draw)
-        return extract_columns(P, draw, S, options, self.weights)
+        return extract(S, options, self.weights)

@@ -19,7 +19,7 @@ from spsample.sparse import (
     GraphOperand,
     RowSelector,
     StackedLayer,
-    extract_rows,
+    extract,
     its_sample,
     normalize_rows,
     pattern,
@@ -105,7 +105,7 @@ class GraphSAGE(Sampler):
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw, edge_ids=options.edge_ids)
-        return extract_rows(P, S, options)
+        return extract(S, options)
 
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
         """A^1 .. A^L of all batches of Q, layer 1 first, in the layout asked for."""

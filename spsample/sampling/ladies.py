@@ -14,7 +14,7 @@ from spsample.sparse import (
     GraphOperand,
     RowSelector,
     StackedLayer,
-    extract_columns,
+    extract,
     its_sample,
     normalize_rows,
     square,
@@ -85,7 +85,7 @@ class LADIES(LayerwiseSampler):
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw)
-        return extract_columns(P, draw, S, options, self.weights)
+        return extract(S, options, self.weights)
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""

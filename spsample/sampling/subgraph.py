@@ -14,7 +14,7 @@ from spsample.sparse import (
     ExtractOptions,
     GraphOperand,
     RowSelector,
-    extract_rows,
+    extract,
     its_sample,
     normalize_rows,
 )
@@ -45,7 +45,7 @@ def _drawn_one_by_one(sampler: GraphSAGE, A: GraphOperand, Q: RowSelector, draws
             fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, draw, edge_ids=edge_ids)
-        layer = extract_rows(P, S, options, known)
+        layer = extract(S, options, known)
         hops.append(Hop(layer.rows, data=layer.data, edge_ids=layer.edge_ids))
         known = layer.next_selector()
         known_ptr.append(known.batch_ptr)

@@ -7,8 +7,7 @@ from spsample.backends.on_host import row_lengths
 from spsample.common.threads import clear_pool, get_num_threads, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.algebra import (
     column_norms,
-    extract_columns,
-    extract_rows,
+    extract,
     its_sample,
     normalize_rows,
     pattern,
@@ -17,6 +16,7 @@ from spsample.sparse.algebra import (
 from spsample.sparse.csr import CSRMatrix, select_rows, spgemm
 from spsample.sparse.extraction import ExtractOptions, ReferenceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
+from spsample.sparse.layer_law import LayerSample
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowStatistics
 from spsample.sparse.probability_matrix import ProbabilityMatrix
@@ -33,6 +33,7 @@ __all__ = [
     "ExtractOptions",
     "Frontier",
     "GraphOperand",
+    "LayerSample",
     "LocalOperand",
     "ProbabilityMatrix",
     "ReferenceWeights",
@@ -45,8 +46,7 @@ __all__ = [
     "clear_pool",
     "column_norms",
     "derive_key",
-    "extract_columns",
-    "extract_rows",
+    "extract",
     "get_num_threads",
     "its_sample",
     "measured_pool",

@@ -8,13 +8,13 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Draw
 from spsample.backends.protocol import Int64Array
-from spsample.common.checks import require_type, short
-from spsample.errors import DTypeError, InputError
+from spsample.common.checks import require_type
+from spsample.errors import DTypeError
 from spsample.sparse.column_law import ColumnLaw, GraphLaw
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.entry_law import EntryLaw
 from spsample.sparse.extraction import ExtractOptions, SourceWeights, StackedLayer
-from spsample.sparse.layer_law import LayerLaw
+from spsample.sparse.layer_law import LayerLaw, LayerSample
 from spsample.sparse.operand import GraphOperand
 from spsample.sparse.probability_matrix import ProbabilityMatrix
 from spsample.sparse.row_law import RowLaw, RowSample
@@ -105,7 +105,7 @@ def normalize_rows(matrix: Any) -> Any:
 @overload
 def its_sample(P: RowLaw, draw: Draw, *, edge_ids: bool = False) -> RowSample: ...
 @overload
-def its_sample(P: LayerLaw, draw: Draw) -> ColumnSample: ...
+def its_sample(P: LayerLaw, draw: Draw) -> LayerSample: ...
 @overload
 def its_sample(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample: ...
 def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
@@ -115,8 +115,8 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     ----------
     P : what normalize_rows returns
         Of `Q @ A`: entries of each selected row (a `RowSample`; option `edge_ids`). Of `Q.per_batch() @ A` and
-        `column_norms`: columns for each batch (a `ColumnSample`). Of a `CSRMatrix`: columns of each row (option
-        `batch_ids`, what keys each row's draws).
+        `column_norms`: columns for each batch (a `LayerSample`). Of a `CSRMatrix`: columns of each row (a
+        `ColumnSample`; option `batch_ids`, what keys each row's draws).
     draw : Draw
         Size, replacement and the counter's key and hop.
 
@@ -145,29 +145,31 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     )
 
 
-def extract_rows(
-    P: RowLaw, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None
-) -> StackedLayer:
-    """EXTRACT for node-wise samplers: the sampled rows without empty columns. It consumes the sample.
+@overload
+def extract(sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer: ...
+@overload
+def extract(sample: LayerSample, options: ExtractOptions, weights: SourceWeights) -> StackedLayer: ...
+def extract(sample: Any, options: ExtractOptions, *how: Any, **named: Any) -> StackedLayer:
+    """EXTRACT: the sampled rows without empty columns, as A^l. It consumes the sample.
 
     Parameters
     ----------
-    P : RowLaw
-        What normalize_rows returns of `Q @ A`.
-    sample : RowSample
-        What its_sample gave of this P. What is refused leaves it as it is. It is consumed once its columns are
-        numbered, which is done in place: also where that fails, or what comes after it, as for want of memory.
+    sample : what its_sample returns
+        Of a lazy product. What is refused leaves it as it is. A `RowSample` is consumed once its columns are numbered,
+        which is done in place: also where that fails, or what comes after it, as for want of memory.
     options : ExtractOptions
     known : RowSelector, optional
-        Each batch's vertices that have a number already, distinct vertices of A: columns are numbered after them. By
-        default the rows of P.
+        Of a `RowSample`: each batch's vertices that have a number already, distinct vertices of A; columns are numbered
+        after them. By default the rows of P.
+    weights : SourceWeights
+        Of a `LayerSample`: the values of its columns. Rows Q of A are restricted to the columns of their batch.
 
     Raises
     ------
     ConsumedError
         If the sample was consumed before.
     InputError
-        If the sample was drawn from another P, or `known` is of other batches.
+        If `known` is of other batches.
     DTypeError
         If an argument has the wrong type.
 
@@ -176,52 +178,11 @@ def extract_rows(
     >>> import spsample
     >>> A = spsample.Graph([0, 2, 3, 3], [1, 2, 0]).operand()
     >>> P = normalize_rows(RowSelector(np.array([0, 1]), np.array([0]), np.array([0])) @ A)
-    >>> extract_rows(P, its_sample(P, Draw((1, 2), 0, 2)), ExtractOptions()).src.tolist()
+    >>> extract(its_sample(P, Draw((1, 2), 0, 2)), ExtractOptions()).src.tolist()
     [0, 1, 2]
     """
-    _check(P, RowLaw, sample, RowSample, options)
-    if sample.F is not P.F:
-        raise InputError(
-            argument="sample",
-            given="a sample of another P",
-            expected="what its_sample drew from this P",
-            hint="Keep the P that was sampled: each product Q @ A is another one, also of the same Q and A.",
-        )
-    if known is not None:
-        _check_known(P, known)
-    return P.extract(sample, options, known)
-
-
-def _check_known(P: RowLaw, known: RowSelector) -> None:
-    """Refuse known vertices that are of other batches than the rows of P."""
-    require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
-    batch_ids = P.Q.batch_ids
-    if known.batch_ids is not batch_ids and not np.array_equal(known.batch_ids, batch_ids):
-        raise InputError(
-            argument="known",
-            given=f"batches {short(known.batch_ids)}",
-            expected=f"{short(batch_ids)}, those of the rows of P",
-        )
-
-
-def extract_columns(
-    P: LayerLaw, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights
-) -> StackedLayer:
-    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values.
-
-    The sample stays as it is. It is a tuple of arrays, which does not know the P that it was drawn from: values are
-    right only with that P, and with the `draw` that was given to its_sample.
-    """
-    _check(P, LayerLaw, sample, ColumnSample, options)
-    if not (hasattr(weights, "normalize") and hasattr(weights, "values")):
-        raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
-    return P.extract(draw, sample, options, weights)
-
-
-def _check(P: Any, law: type[Any], sample: Any, kind: type[Any], options: Any) -> None:
-    """Refuse what cannot be extracted from."""
-    if isinstance(P, law) and isinstance(sample, kind) and isinstance(options, ExtractOptions):
-        return
-    require_type("P", P, law, "what normalize_rows returns of a lazy product of this kind")
-    require_type("sample", sample, kind, "what its_sample gives of P")
+    if not isinstance(sample, (RowSample, LayerSample)):
+        require_type("sample", sample, (RowSample, LayerSample), "what its_sample gives of a lazy product")
     require_type("options", options, ExtractOptions, "ExtractOptions")
+    layer: StackedLayer = sample.extract(options, *how, **named)
+    return layer

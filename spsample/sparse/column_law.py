@@ -23,8 +23,8 @@ class ColumnLaw(LayerLaw):
         """From weights to numerators."""
         return frontier_rule(self.F.A.weighting, self.F.batch_statistics, self.power, self.column_power)
 
-    def sample(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch."""
+    def drawn(self, draw: Draw) -> ColumnSample:
+        """Columns for every batch, as arrays."""
         return self.F.draw_merged(self.rule, draw)
 
 
@@ -34,8 +34,8 @@ class GraphLaw(LayerLaw):
     The graph keeps its numerators.
     """
 
-    def sample(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch."""
+    def drawn(self, draw: Draw) -> ColumnSample:
+        """Columns for every batch, as arrays."""
         return self.F.A.column_norms.draw(self.Q.batch_ids, draw)
 
 

@@ -26,8 +26,8 @@ class EntryLaw(LayerLaw):
         batches = batch_statistics(A.backend, self.Q.batch_ptr, self.F.row_statistics)
         return frontier_rule(A.weighting, batches, self.power, 1)
 
-    def sample(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch."""
+    def drawn(self, draw: Draw) -> ColumnSample:
+        """Columns for every batch, as arrays."""
         if self.rule.shifts is None:
             return self.F.draw_entries(None, draw)
         counts = self.F.row_statistics.counts

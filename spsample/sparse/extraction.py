@@ -13,6 +13,8 @@ from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64A
 from spsample.common.checks import require_type
 from spsample.sparse.selector import RowSelector
 
+CONSUMED_HINT = "Copy what you keep of S before extract, or call its_sample again: it gives the same bits."
+
 
 class StackedLayer(NamedTuple):
     """A^l of k stacked minibatches.

@@ -2,11 +2,81 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer, QuantisationRule, UnbiasedExtraction
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.common.checks import short
 from spsample.common.lazily import lazily
-from spsample.sparse.extraction import ExtractOptions, Numerators, SourceWeights, StackedLayer, UnbiasedWeights
+from spsample.errors import ConsumedError, DTypeError
+from spsample.sparse.extraction import (
+    CONSUMED_HINT,
+    ExtractOptions,
+    Numerators,
+    SourceWeights,
+    StackedLayer,
+    UnbiasedWeights,
+)
 from spsample.sparse.operand import Frontier
 from spsample.sparse.selector import RowSelector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class LayerSample:
+    """S of a layer-wise sampler: the columns that were drawn for each batch. EXTRACT consumes it."""
+
+    def __init__(self, P: LayerLaw, draw: Draw, drawn: ColumnSample) -> None:
+        self.P = P
+        self.draw = draw
+        self._drawn: ColumnSample | None = drawn  # until EXTRACT takes it
+
+    @property
+    def drawn(self) -> ColumnSample:
+        """All that was drawn."""
+        if self._drawn is None:
+            raise ConsumedError(
+                argument="sample",
+                given="a sample that EXTRACT has consumed",
+                expected="one that it has not",
+                hint=CONSUMED_HINT,
+            )
+        return self._drawn
+
+    @property
+    def indptr(self) -> Int64Array:
+        """Where the columns of each batch begin."""
+        return self.drawn.indptr
+
+    @property
+    def columns(self) -> IntArray:
+        """Vertex ids, distinct in a batch, in the order first drawn."""
+        return self.drawn.columns
+
+    @property
+    def counts(self) -> Int64Array:
+        """How often each column was drawn."""
+        return self.drawn.counts
+
+    @property
+    def totals(self) -> UInt64Array:
+        """T of each batch: the sum of its numerators."""
+        return self.drawn.totals
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Whether the columns of each batch are all that can be drawn."""
+        return self.drawn.whole
+
+    def extract(self, options: ExtractOptions, weights: SourceWeights | None = None) -> StackedLayer:
+        """The frontier's rows of A restricted to each batch's columns, with values."""
+        if weights is None or not (hasattr(weights, "normalize") and hasattr(weights, "values")):
+            expected = "UnbiasedWeights() or ReferenceWeights()"
+            raise DTypeError(argument="weights", given=short(weights), expected=expected)
+        drawn, self._drawn = self.drawn, None
+        return self.P.extract(self.draw, drawn, options, weights)
 
 
 class LayerLaw:
@@ -19,8 +89,12 @@ class LayerLaw:
         self.Q = Q
         self.F = F
 
-    def sample(self, draw: Draw) -> ColumnSample:
+    def sample(self, draw: Draw) -> LayerSample:
         """Columns for every batch."""
+        return LayerSample(self, draw, self.drawn(draw))
+
+    def drawn(self, draw: Draw) -> ColumnSample:
+        """Columns for every batch, as arrays."""
         raise NotImplementedError
 
     @lazily
@@ -69,4 +143,4 @@ class LayerLaw:
         return StackedLayer(Q, sources.src_ptr, sources.src, rows, data, edge_ids)
 
 
-__all__ = ["LayerLaw"]
+__all__ = ["LayerLaw", "LayerSample"]

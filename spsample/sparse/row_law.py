@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector, UnitedHops
 from spsample.backends.protocol import Int64Array
-from spsample.errors import ConsumedError
-from spsample.sparse.extraction import ExtractOptions, StackedLayer
+from spsample.common.checks import require_type, short
+from spsample.errors import ConsumedError, InputError
+from spsample.sparse.extraction import CONSUMED_HINT, ExtractOptions, StackedLayer
 from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.selector import RowSelector
 
@@ -29,22 +32,12 @@ class RowLaw(NamedTuple):
         F = self.F
         F.A.limit.before_draw(F, draw)
         if draw.size < 0:
-            return WholeRows(F, edge_ids)
-        return RowSample(F, F.sample_rows(draw, self.form, edge_ids))
+            return WholeRows(self, edge_ids)
+        return RowSample(self, F.sample_rows(draw, self.form, edge_ids))
 
     def sample_hops(self, draws: Sequence[Draw], edge_ids: bool) -> tuple[UnitedHops, Int64Array | None] | None:
         """The hops of the subgraph layout, the first from these rows, and edge ids; None: draw them one by one."""
         return self.F.sample_hops(draws, edge_ids) if self.form == "uniform" else None
-
-    def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
-        """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""
-        entries, sources = sample.consume(self.Q if known is None else known, options.include_targets)
-        drawn = entries.rows
-        rows = StackedRows(
-            drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
-        )
-        weights = self.F.values(entries, sources)
-        return StackedLayer(self.Q, sources.src_ptr, sources.src, rows, weights, entries.edge_ids)
 
 
 class RowSample:
@@ -64,8 +57,8 @@ class RowSample:
     [0, 0, 1]
     """
 
-    def __init__(self, F: Frontier, entries: Entries | None) -> None:
-        self.F = F
+    def __init__(self, P: RowLaw, entries: Entries | None) -> None:
+        self.P = P
         self._entries = entries  # until EXTRACT takes them
 
     @property
@@ -76,7 +69,7 @@ class RowSample:
                 argument="sample",
                 given="a sample that EXTRACT has consumed",
                 expected="one that it has not",
-                hint="Copy what you keep of S before extract_rows, or call its_sample again: it gives the same bits.",
+                hint=CONSUMED_HINT,
             )
         return self._entries
 
@@ -100,22 +93,34 @@ class RowSample:
         """Positions in the user's input, where asked for."""
         return self.entries.edge_ids
 
-    def consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
+    def extract(self, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
+        """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""
+        Q, F = self.P.Q, self.P.F
+        if known is not None:
+            _check_known(Q, known)
+        entries, sources = self._consume(Q if known is None else known, options.include_targets)
+        drawn = entries.rows
+        rows = StackedRows(
+            drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
+        )
+        return StackedLayer(Q, sources.src_ptr, sources.src, rows, F.values(entries, sources), entries.edge_ids)
+
+    def _consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
         """The entries, given up, and their columns numbered: of the entries use everything but the columns.
 
         A limit of entries that they pass leaves them here.
         """
         entries = self.entries
-        self.F.A.limit.at_extract(len(entries.rows.columns))
+        self.P.F.A.limit.at_extract(len(entries.rows.columns))
         self._entries = None  # from here on the columns are written over
-        return entries, self.F.compact(entries, known, include_targets)
+        return entries, self.P.F.compact(entries, known, include_targets)
 
 
 class WholeRows(RowSample):
     """S where whole rows are taken: nothing is drawn, and EXTRACT takes and numbers the rows in one pass."""
 
-    def __init__(self, F: Frontier, edge_ids: bool) -> None:
-        super().__init__(F, None)
+    def __init__(self, P: RowLaw, edge_ids: bool) -> None:
+        super().__init__(P, None)
         self._edge_ids = edge_ids
         self._taken = False
 
@@ -123,17 +128,29 @@ class WholeRows(RowSample):
     def entries(self) -> Entries:
         """The rows, taken when first looked at."""
         if not self._taken:
-            self._entries, self._taken = self.F.take_rows(self._edge_ids), True
+            self._entries, self._taken = self.P.F.take_rows(self._edge_ids), True
         return super().entries
 
-    def consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
+    def _consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
         """As of any sample; rows that nobody has looked at are numbered as they are taken."""
         if self._taken:
-            return super().consume(known, include_targets)
-        entries, sources = self.F.take_compacted(known, include_targets, self._edge_ids)
-        self.F.A.limit.at_extract(len(entries.rows.columns))
+            return super()._consume(known, include_targets)
+        entries, sources = self.P.F.take_compacted(known, include_targets, self._edge_ids)
+        self.P.F.A.limit.at_extract(len(entries.rows.columns))
         self._taken = True
         return entries, sources
+
+
+def _check_known(Q: RowSelector, known: RowSelector) -> None:
+    """Refuse known vertices that are of other batches than the rows of P."""
+    require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
+    batch_ids = Q.batch_ids
+    if known.batch_ids is not batch_ids and not np.array_equal(known.batch_ids, batch_ids):
+        raise InputError(
+            argument="known",
+            given=f"batches {short(known.batch_ids)}",
+            expected=f"{short(batch_ids)}, those of the rows of P",
+        )
 
 
 __all__ = ["RowLaw", "RowSample", "WholeRows"]

@@ -279,7 +279,7 @@ class Trainer:
 
 
 class _Totals(NamedTuple):
-    """Of the run that this one was resumed from."""
+    """Seconds and counts of the run that this one was resumed from."""
 
     seconds: dict[str, float]
     cache_counts: CacheCounts | None

@@ -13,7 +13,7 @@ from spsample.comm import run_threads
 from spsample.errors import CapacityError, InputError
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import (
-    extract_columns,
+    extract,
     its_sample,
     normalize_rows,
     square,
@@ -30,7 +30,7 @@ class SquaredSums(LayerwiseSampler):
 
     def layer(self, A, Q, draw, want):
         P = normalize_rows(square(Q.per_batch() @ A))
-        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
+        return extract(its_sample(P, draw), want, self.weights)
 
 
 SAMPLERS = [NearUniform([3, 2]), NearUniform([2, -1]), SumSampler([6, 9]), OwnLayerwise([6, 9]), SquaredSums([6, 9])]

@@ -45,7 +45,7 @@ def gradient_of(weights, batches, model=None, sampler=None):
     loader = alone.loader
     total, seeds = 0.0, 0
     for batch in list(loader)[:batches]:
-        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        logits = alone.model(torch.from_numpy(batch.x), [alone.pipeline.setup.blocks(layer) for layer in batch.layers])
         total = total + torch.nn.functional.cross_entropy(
             logits, torch.from_numpy(DATA.y[batch.seeds]), reduction="sum"
         )
@@ -201,7 +201,7 @@ def test_local_batches_weigh_each_seed_as_much_as_any_other(sampler, kind):
     alone.model.load_state_dict(ranks[0][1].weights)
     total = 0.0
     for batch in batches:
-        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        logits = alone.model(torch.from_numpy(batch.x), [alone.pipeline.setup.blocks(layer) for layer in batch.layers])
         total = total + torch.nn.functional.cross_entropy(
             logits, torch.from_numpy(DATA.y[batch.seeds]), reduction="sum"
         )

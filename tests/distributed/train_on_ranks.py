@@ -176,7 +176,7 @@ def case_gradient(comm):
     alone.model.load_state_dict(seen.weights)
     losses, seeds = [], 0
     for batch in list(alone.loader)[: comm.size]:
-        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        logits = alone.model(torch.from_numpy(batch.x), [alone.pipeline.setup.blocks(layer) for layer in batch.layers])
         y = torch.from_numpy(DATA.y[batch.seeds])
         losses.append(torch.nn.functional.cross_entropy(logits, y, reduction="sum"))
         seeds += len(y)

@@ -36,7 +36,7 @@ def fuzz_words(make, folder):
         product = lambda: Q @ (sparse.pattern(make.either(lambda: A, 0.03)) if make.chance(0.5) else A)  # noqa: E731
         P = sparse.normalize_rows(make.either(product, 0.03))
         sample = sparse.its_sample(make.either(lambda: P, 0.03), one, edge_ids=make.either(lambda: False, 0.03))
-        sparse.extract_rows(make.either(lambda: P, 0.03), make.either(lambda: sample, 0.03), want)
+        sparse.extract(make.either(lambda: sample, 0.03), want)
         return
     right = lambda: Q.per_batch() @ (sparse.square(A) if make.chance(0.5) else A)  # noqa: E731
     if form == 2:
@@ -44,9 +44,7 @@ def fuzz_words(make, folder):
     P = sparse.normalize_rows(make.either(right, 0.03))
     sample = sparse.its_sample(make.either(lambda: P, 0.03), one)
     weights = make.choice([sparse.UnbiasedWeights, sparse.ReferenceWeights])(make.either(lambda: True, 0.05))
-    layer = sparse.extract_columns(
-        make.either(lambda: P, 0.03), one, make.either(lambda: sample, 0.03), want, make.either(lambda: weights, 0.03)
-    )
+    layer = sparse.extract(make.either(lambda: sample, 0.03), want, make.either(lambda: weights, 0.03))
     layer.next_selector()
 
 
@@ -113,8 +111,7 @@ CASES = {
     "words": Case(
         fuzz_words,
         (
-            sparse.extract_rows,
-            sparse.extract_columns,
+            sparse.extract,
             ExtractOptions,
             sparse.UnbiasedWeights,
             sparse.ReferenceWeights,

@@ -85,6 +85,7 @@ MADE_BY_THE_LIBRARY = {
     "Resumption",
     "RouteCounts",
     "RoutedRows",
+    "LayerSample",
     "RowSample",
     "RowStatistics",
     "Sent",

@@ -6,8 +6,7 @@ import spsample as sp
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import (
     UnbiasedWeights,
-    extract_columns,
-    extract_rows,
+    extract,
     its_sample,
     normalize_rows,
     pattern,
@@ -20,7 +19,7 @@ class NearUniform(sp.Sampler):
 
     def layer(self, A, Q, draw, want):
         P = normalize_rows(Q @ (pattern(A) if draw.hop == 0 else A))
-        return extract_rows(P, its_sample(P, draw, edge_ids=want.edge_ids), want)
+        return extract(its_sample(P, draw, edge_ids=want.edge_ids), want)
 
 
 class SumSampler(LayerwiseSampler):
@@ -30,7 +29,7 @@ class SumSampler(LayerwiseSampler):
 
     def layer(self, A, Q, draw, want):
         P = normalize_rows(Q.per_batch() @ A)
-        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
+        return extract(its_sample(P, draw), want, self.weights)
 
 
 class OwnLayerwise(sp.Sampler):
@@ -40,4 +39,4 @@ class OwnLayerwise(sp.Sampler):
 
     def layer(self, A, Q, draw, want):
         P = normalize_rows(Q.per_batch() @ square(A))
-        return extract_columns(P, draw, its_sample(P, draw), want, UnbiasedWeights())
+        return extract(its_sample(P, draw), want, UnbiasedWeights())

@@ -29,12 +29,13 @@ from spsample import Graph
 from spsample.backends import Backend, ColumnSample, Draw
 from spsample.sparse import (
     ExtractOptions,
+    LayerSample,
     LocalOperand,
     RowSelector,
     UnbiasedWeights,
     column_norms,
     derive_key,
-    extract_columns,
+    extract,
     its_sample,
     normalize_rows,
     square,
@@ -285,7 +286,7 @@ def estimate_is_unbiased(A: LocalOperand, frontier: Sequence[int], sampler: str,
     P = normalize_rows(product_of(sampler, A, repeated(frontier, len(law))))
     require(int(its_sample(P, draw).totals[0]) == sum(numerators), "T is not the sum of the numerators")
     sample = sample_of(list(law), sum(numerators), A, whole)
-    layer = extract_columns(P, draw, sample, ExtractOptions(targets), UnbiasedWeights())
+    layer = extract(LayerSample(P, draw, sample), ExtractOptions(targets), UnbiasedWeights())
     mean = mean_adjacency(layer, [float(p) for p in law.values()], A.num_nodes)
     expected = dense_rows(A, frontier)
     tolerance = 1e-6 if layer.data.dtype == np.float32 else 1e-12

@@ -15,7 +15,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.features import draw_shift
 from spsample.reorder import reorder
 from spsample.sampling import Sampler
-from spsample.sparse import extract_rows, its_sample, normalize_rows, pattern
+from spsample.sparse import extract, its_sample, normalize_rows, pattern
 
 RNG = np.random.default_rng(5)
 N = 60
@@ -135,7 +135,7 @@ def test_a_sampler_of_ones_own():
     class NearUniform(Sampler):
         def layer(self, A, Q, draw, options):
             P = normalize_rows(Q @ (pattern(A) if draw.hop == 0 else A))
-            return extract_rows(P, its_sample(P, draw, edge_ids=options.edge_ids), options)
+            return extract(its_sample(P, draw, edge_ids=options.edge_ids), options)
 
     A = graph(weighted=True)
     batch = sp.bulk_sample(A, np.arange(N), sp.Biased(NearUniform([2, 2]), CACHED, 1e9), batch_size=N)[0]

@@ -28,7 +28,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.features import CachedFeatures, PartitionedFeatures, score
 from spsample.sampling import Sampler
 from spsample.sampling.workload import Workload
-from spsample.sparse import extract_rows, its_sample, normalize_rows
+from spsample.sparse import extract, its_sample, normalize_rows
 
 GRAPH = sp.load_dataset("rmat:10,8").graph
 SEEDS = np.flatnonzero(np.diff(GRAPH.indptr))[::3]
@@ -132,7 +132,7 @@ def test_a_sampler_of_ones_own_is_reported_by_presc():
     class Own(Sampler):
         def layer(self, A, Q, draw, options):
             P = normalize_rows(Q @ A)
-            return extract_rows(P, its_sample(P, draw, edge_ids=options.edge_ids), options)
+            return extract(its_sample(P, draw, edge_ids=options.edge_ids), options)
 
     report = report_of(workload(sampler=Own([3])), budgets=[0.1], ranks=1)
     assert {one.score for one in report.hits} == {"presc", "reverse-pagerank", "out-degree", "random", BEST}

@@ -54,7 +54,7 @@ def test_a_long_epoch_is_a_line_a_minute(monkeypatch, capfd):
             time.sleep(0.2)
 
     with epochs.EpochProgress(DATA, 1, quiet=False) as shown:
-        trainer.callbacks = [shown, Slow()]
+        trainer.callbacks[:] = [shown, Slow()]
         trainer.fit()
     said = re.findall(
         r"^epoch 1 of 1: step (\d) of 4, loss \d+\.\d{4}; .* so far$", capfd.readouterr().err, re.MULTILINE

@@ -27,11 +27,11 @@ import sys
 import numpy as np
 import spsample as sp
 from spsample.errors import CapacityError
-from spsample.sparse import extract_rows, its_sample, normalize_rows
+from spsample.sparse import extract, its_sample, normalize_rows
 
 class Own(sp.Sampler):
     def layer(self, A, Q, draw, want):
-        return extract_rows(P := normalize_rows(Q @ A), its_sample(P, draw), want)
+        return extract(its_sample(normalize_rows(Q @ A), draw), want)
 
 graph = sp.load_dataset("rmat:15,16").graph
 seeds = np.resize(np.flatnonzero(graph.in_degrees()), 1024 * 512)

@@ -620,13 +620,13 @@ def test_fanouts_of_many_kinds(fanouts):
 
 def test_a_sampler_in_few_lines():
     """A new sampler states one layer in the words of spsample.sparse and gets bulks, edge ids and adapters."""
-    from spsample.sparse import extract_rows, its_sample, normalize_rows
+    from spsample.sparse import extract, its_sample, normalize_rows
 
     class FirstNeighbour(sp.Sampler):
         def layer(self, A, Q, draw, want):
             P = normalize_rows(Q @ A)
             S = its_sample(P, draw._replace(size=1), edge_ids=want.edge_ids)
-            return extract_rows(P, S, want)
+            return extract(S, want)
 
     bulk = sampled(FirstNeighbour([9, 9]))
     assert all(np.diff(layer.adj.indptr).max(initial=0) <= 1 for layer in bulk[0].layers)

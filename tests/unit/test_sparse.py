@@ -19,8 +19,7 @@ from spsample.sparse import (
     UnbiasedWeights,
     column_norms,
     derive_key,
-    extract_columns,
-    extract_rows,
+    extract,
     its_sample,
     normalize_rows,
     pattern,
@@ -245,14 +244,14 @@ def test_extract_consumes_the_sample(size, looked_at):
     columns = its_sample(P, draw, edge_ids=True).rows.columns
     if looked_at:
         assert S.rows.columns.tolist() == columns.tolist() == graph.indices[S.edge_ids].tolist()
-    layer = extract_rows(P, S, ExtractOptions(edge_ids=True))
+    layer = extract(S, ExtractOptions(edge_ids=True))
     batch = np.repeat(np.arange(2), np.diff(layer.rows.entry_ptr))
     assert layer.src[layer.src_ptr[batch] + layer.rows.columns].tolist() == columns.tolist()
     for look in ("rows", "matrix", "selector", "edge_ids", "entries"):
         with pytest.raises(ConsumedError, match="sample: got a sample that EXTRACT has consumed"):
             getattr(S, look)
     with pytest.raises(ConsumedError):
-        extract_rows(P, S, ExtractOptions())
+        extract(S, ExtractOptions())
 
 
 def arrays_of(sample):
@@ -277,28 +276,25 @@ def test_a_refused_extraction_leaves_the_sample(size, looked_at):
     S, expected = its_sample(P, draw, edge_ids=True), arrays_of(its_sample(P, draw, edge_ids=True))
     if looked_at:
         arrays_of(S)
-    refusals = [((P, S, None), DTypeError, "options: "), ((Q, S, ExtractOptions()), DTypeError, "P: ")]
+    refusals = [((S, None), DTypeError, "options: "), ((P, ExtractOptions()), DTypeError, "sample: ")]
     for known in ((), 3, Q.vertices, Q.per_batch()):
-        refusals.append(((P, S, ExtractOptions(), known), DTypeError, "known: got .*; expected a RowSelector, or None"))
+        refusals.append(((S, ExtractOptions(), known), DTypeError, "known: got .*; expected a RowSelector, or None"))
     two = stack([np.array([1], np.int32), np.array([0], np.int32)])
     other = RowSelector(Q.batch_ptr, Q.vertices, Q.batch_ids + 1)
-    refusals.append(
-        ((P, S, ExtractOptions(), two), InputError, "known: got batches .*; expected .*, those of the rows")
-    )
-    refusals.append(
-        ((P, S, ExtractOptions(), other), InputError, "known: got batches .*; expected .*, those of the rows")
-    )
+    for known in (two, other):
+        message = "known: got batches .*; expected .*, those of the rows"
+        refusals.append(((S, ExtractOptions(), known), InputError, message))
     for arguments, error, message in refusals:
         with pytest.raises(error, match=message):
-            extract_rows(*arguments)
+            extract(*arguments)
     A.limit = NoEntries()
     with pytest.raises(CapacityError, match="entries: got"):
-        extract_rows(P, S, ExtractOptions())
+        extract(S, ExtractOptions())
     del A.limit
     if looked_at:
         for got, want in zip(arrays_of(S), expected, strict=True):
             np.testing.assert_array_equal(got, want)
-    layer = extract_rows(P, S, ExtractOptions(edge_ids=True), Q)
+    layer = extract(S, ExtractOptions(edge_ids=True), Q)
     assert layer.src[layer.rows.columns].tolist() == expected[1].tolist()
 
 
@@ -310,19 +306,25 @@ def test_an_extraction_that_fails_while_it_numbers_consumes_what_was_looked_at(s
     S = its_sample(P, Draw((1, 2), 0, size))
     assert len(S.rows.columns)
     with pytest.raises(ValueError, match="distinct"):
-        extract_rows(P, S, ExtractOptions(), twice)
+        extract(S, ExtractOptions(), twice)
     with pytest.raises(ConsumedError):
-        extract_rows(P, S, ExtractOptions())
+        extract(S, ExtractOptions())
 
 
-def test_a_sample_is_extracted_from_its_own_p():
+def test_extract_consumes_a_sample_of_columns():
     A, Q = sp.Graph([0, 2, 3, 3], [1, 2, 0]).operand(), stack([np.array([1, 0], np.int32)])
-    P, draw = normalize_rows(Q @ A), Draw((1, 2), 0, 1)
-    for size in (1, -1):
-        S = its_sample(normalize_rows(Q @ A), draw._replace(size=size))
-        with pytest.raises(InputError, match=r"sample: got a sample of another P; .* Keep the P that was sampled"):
-            extract_rows(P, S, ExtractOptions())
-        assert len(S.rows.columns)
+    S = its_sample(normalize_rows(Q.per_batch() @ A), Draw((1, 2), 0, 2))
+    for weights in (None, 3):
+        with pytest.raises(DTypeError, match=r"weights: got .*; expected UnbiasedWeights"):
+            extract(S, ExtractOptions(), weights)
+    columns = S.columns.tolist()
+    assert columns
+    assert set(columns) <= set(extract(S, ExtractOptions(), UnbiasedWeights()).src.tolist())
+    for look in ("drawn", "indptr", "columns", "counts"):
+        with pytest.raises(ConsumedError, match="sample: got a sample that EXTRACT has consumed"):
+            getattr(S, look)
+    with pytest.raises(ConsumedError):
+        extract(S, ExtractOptions(), UnbiasedWeights())
 
 
 def test_its_sample_of_an_explicit_matrix():
@@ -436,8 +438,8 @@ def test_selectors_of_another_index_type(backend, law):
         P, draw = normalize_rows(products[law](stack([np.array([1, 0], index)]))), Draw((1, 2), 0, 2)
         S = its_sample(P, draw)
         if law == "rows":
-            return extract_rows(P, S, ExtractOptions())
-        return extract_columns(P, draw, S, ExtractOptions(), UnbiasedWeights())
+            return extract(S, ExtractOptions())
+        return extract(S, ExtractOptions(), UnbiasedWeights())
 
     ours, expected = layer_of(np.int64), layer_of(np.int32)
     for one, other in ((ours.src, expected.src), (ours.rows.columns, expected.rows.columns)):

@@ -208,7 +208,7 @@ def test_sizes_of_the_evaluation_may_differ():
     assert trainer.evaluator.sampler == sp.GraphSAGE([-1, -1])
     assert trainer.evaluate("sampled") == trainer.evaluate("full")
     other = train(sp.LADIES([64, 64], normalize_rows=True), evaluation="sampled", test_sizes=(400, 400))
-    assert other.test_sampler == sp.LADIES([400, 400], normalize_rows=True)
+    assert other.evaluator.sampler == sp.LADIES([400, 400], normalize_rows=True)
     with pytest.raises(InputError, match=r"^test_sizes: got 1 sizes"):
         train(sp.GraphSAGE([2, 2]), test_sizes=(5,))
 
