@@ -352,6 +352,9 @@ def test_a_run_folder(tmp_path):
     assert [line["loss"] for line in epochs] == [record.loss for record in result.history]
     assert [line["val"] is None for line in epochs] == [True, False, True, False]
     assert folder.result() == result
+    results = folder.path / "results.json"
+    results.write_text(results.read_text().replace('"notes"', '"remarks"'))  # the name in files of older releases
+    assert folder.result() == result
     assert outcome(folder.fit(trainer(), Recording(log_every=3))) == outcome(result)  # nothing is left to train
     with pytest.raises(InputError, match=r"--out: got .*which exists; expected a new folder"):
         folder.create()
