@@ -17,7 +17,6 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
-from spsample.cli.bench import bench
 from spsample.cli.cache_report import cache_report
 from spsample.cli.config import REMOVED
 from spsample.cli.convert import convert
@@ -34,7 +33,7 @@ from spsample.cli.sample import sample
 from spsample.cli.screen import print_message
 from spsample.cli.train import train
 from spsample.comm.launch import detect
-from spsample.errors import CapacityError, InputError, SpSampleError
+from spsample.errors import CapacityError, InputError, SpSampleError, require_module
 
 
 class _Group(TyperGroup):
@@ -128,6 +127,18 @@ def _print_error(error: BaseException, typed: BaseException) -> None:
         print_message(f"error: {typed}")
     elif reports_error(error, launch.rank):
         print_message(f"rank {launch.rank}: error: {typed}")
+
+
+def bench(ctx: typer.Context) -> None:
+    """Measure: sampling, loaders, epochs, traffic, beside other libraries; reports, comparisons, figures of papers.
+
+    `spsample bench --help` lists the cases, `spsample bench CASE --help` their options.
+    """
+    for package in ("click", "pandas", "plotly"):
+        require_module(package, needed_for="spsample bench", extra="bench")
+    from spsample.bench.command import bench as command
+
+    command.main(ctx.args, prog_name="spsample bench")
 
 
 app = typer.Typer(

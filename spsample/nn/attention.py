@@ -13,10 +13,9 @@ from torch.nn import functional
 
 from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
-from spsample.nn.private import is_untransformed
+from spsample.nn.private import is_untransformed, signed
 from spsample.nn.sums import Sums, has_tangent
 from spsample.nn.tensors import as_array, new_numbers
-from spsample.nn.transforms import signed
 
 
 class AttentionEntries:

@@ -14,9 +14,8 @@ from torch.nn import functional
 from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
-from spsample.nn.private import is_traced
+from spsample.nn.private import is_traced, one_by_one, signed
 from spsample.nn.tensors import new_numbers
-from spsample.nn.transforms import one_by_one, signed
 from spsample.sparse.keys import DROPOUT, derive_key
 
 _WORDS = 4

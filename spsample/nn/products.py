@@ -1,6 +1,6 @@
 """Matrix products of layers: by oneDNN on the processor, where torch's own go to another library.
 
-Gradients that are mostly zero go back by `spsample.nn.sparse_products`.
+Gradients that are mostly zero are multiplied without their zeros.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spsample.nn.private import has_onednn_linear, is_traced, is_untransformed, onednn_linear
-from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
-from spsample.nn.tensors import with_rounded_rows
-from spsample.nn.transforms import one_by_one, signed
+from spsample.common.threads import compiled_core
+from spsample.nn.private import has_onednn_linear, is_traced, is_untransformed, one_by_one, onednn_linear, signed
+from spsample.nn.tensors import new_numbers, with_rounded_rows
 
 _LARGE = 1 << 24
 """Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
@@ -110,7 +109,7 @@ class _Linear(torch.autograd.Function):
         gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
         needs_bias = needs_bias and ctx.has_bias
         leaves_out_zeros = _leaves_out_zeros(gradient)
-        of_x, of_weight = (times, outer_sums) if leaves_out_zeros else (_times, _outer_sums)
+        of_x, of_weight = (times, outer_sums) if leaves_out_zeros else (_dense_times, _dense_outer_sums)
         gradient_of_x = of_x(gradient, weight) if needs_x else None
         if leaves_out_zeros and needs_weight and needs_bias:
             return gradient_of_x, *outer_and_column_sums(gradient, x)
@@ -128,9 +127,83 @@ def _leaves_out_zeros(gradient: Tensor) -> bool:
     return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
 
 
-def _times(gradient: Tensor, weight: Tensor) -> Tensor:
+def _dense_times(gradient: Tensor, weight: Tensor) -> Tensor:
     return linear(gradient, weight.t())
 
 
-def _outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+def _dense_outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
     return torch.mm(x.t(), gradient).t()
+
+
+_MAX_DENSITY = 0.375
+"""Share of numbers other than 0 up to which leaving out the others is faster, on every instruction set."""
+
+_SAMPLED_ROWS = 64
+
+
+def is_mostly_zero(gradient: Tensor) -> bool:
+    """Return whether so much is zero, in some of the rows, that it pays to leave zeros out.
+
+    Parameters
+    ----------
+    gradient
+        float32, of shape ``(rows, width)``, on the processor.
+
+    Examples
+    --------
+    >>> is_mostly_zero(torch.eye(4)), is_mostly_zero(torch.ones(4, 4))
+    (True, False)
+    """
+    if compiled_core() is None or gradient.numel() == 0:
+        return False
+    some = gradient[:: max(len(gradient) // _SAMPLED_ROWS, 1)]
+    return int(torch.count_nonzero(some)) <= _MAX_DENSITY * some.numel()
+
+
+def times(gradient: Tensor, weight: Tensor) -> Tensor:
+    """``G W``: of a weight of shape ``(width, dim)`` the gradient of the product's rows.
+
+    Examples
+    --------
+    >>> times(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0], [5.0, 7.0]]))
+    tensor([[10., 14.]])
+    """
+    out = new_numbers((len(gradient), weight.shape[1]))
+    compiled_core().multiply_sparse(_flat(gradient), _flat(weight), tuple(weight.shape), _flat(out))
+    return out
+
+
+def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+    """``G^T x``: of rows of shape ``(rows, dim)`` the gradient of the product's weight.
+
+    Examples
+    --------
+    >>> outer_sums(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0]]))
+    tensor([[0., 0.],
+            [2., 6.]])
+    """
+    return _outer_sums(gradient, x, None)
+
+
+def outer_and_column_sums(gradient: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """``G^T [x | 1]``: the gradients of the product's weight and of its bias, in one pass over both.
+
+    Examples
+    --------
+    >>> outer_and_column_sums(torch.tensor([[0.0, 2.0], [0.0, 5.0]]), torch.tensor([[1.0], [3.0]]))
+    (tensor([[ 0.],
+            [17.]]), tensor([0., 7.]))
+    """
+    of_columns = torch.empty(gradient.shape[1], dtype=torch.float32, device="cpu")
+    return _outer_sums(gradient, x, of_columns), of_columns
+
+
+def _outer_sums(gradient: Tensor, x: Tensor, of_columns: Tensor | None) -> Tensor:
+    out = torch.empty(gradient.shape[1], x.shape[1], dtype=torch.float32, device="cpu")
+    columns = None if of_columns is None else _flat(of_columns)
+    compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out), columns)
+    return out
+
+
+def _flat(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy().reshape(-1)

@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from spsample.common.lazily import lazily
 from spsample.common.threads import compiled_core
-from spsample.nn.private import is_untransformed
+from spsample.nn.private import is_untransformed, one_by_one, signed
 from spsample.nn.tensors import as_array, new_numbers
-from spsample.nn.transforms import one_by_one, signed
 
 
 def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:

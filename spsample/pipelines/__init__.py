@@ -11,7 +11,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.pipelines", extra="pyg") from error
 
-from spsample.pipelines.devices import Devices
 from spsample.pipelines.gradients import (
     CooperativeGradients,
     FactoredGradients,
@@ -21,7 +20,7 @@ from spsample.pipelines.gradients import (
     gradients_for,
 )
 from spsample.pipelines.pipeline import Pipeline
-from spsample.pipelines.setup import TrainingSetup
+from spsample.pipelines.setup import Devices, TrainingSetup
 
 __all__ = [
     "CooperativeGradients",

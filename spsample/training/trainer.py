@@ -28,14 +28,13 @@ from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
 from spsample.training.callbacks import Callback, Callbacks
 from spsample.training.evaluator import Evaluator, divergence
-from spsample.training.memory import keep_memory
 from spsample.training.metrics import METRICS
 from spsample.training.models import ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
+from spsample.training.process import keep_memory, torch_threads
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
-from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from spsample.common.threads import compiled_core, kernel_threads
-from spsample.nn.sparse_products import is_mostly_zero, outer_and_column_sums, outer_sums, times
+from spsample.nn.products import is_mostly_zero, outer_and_column_sums, outer_sums, times
 
 SETS = ("portable", "avx2", "avx512")
 SHAPES = [(1, 1, 1), (3, 17, 5), (64, 16, 16), (65, 64, 100), (63, 65, 127), (1100, 40, 129), (2500, 300, 20)]

@@ -1,11 +1,15 @@
-"""Memory of activations and gradients, kept from step to step."""
+"""Settings of the process around training: memory that malloc keeps, and torch's threads."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import torch
+
+from spsample.common.stage_threads import require_stage_threads
 from spsample.common.threads import compiled_core
 
 _OWN_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
@@ -43,3 +47,30 @@ def keep_memory() -> Iterator[None]:
         yield
     finally:
         core.release_freed()
+
+
+@contextmanager
+def torch_threads(stage_threads: Any) -> Iterator[None]:
+    """Around training: torch uses the number of threads that is given for it, if any, and afterwards what it had.
+
+    Losses can depend on that number in their last bits.
+
+    Examples
+    --------
+    >>> before = torch.get_num_threads()
+    >>> with torch_threads("1,1,1"):
+    ...     print(torch.get_num_threads())
+    1
+    >>> torch.get_num_threads() == before
+    True
+    """
+    threads = None if stage_threads is None else require_stage_threads("stage_threads", stage_threads).training
+    if threads is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
