@@ -262,7 +262,7 @@ os._exit(0)
 
 
 def _imported(packages: Sequence[Package]) -> dict[str, tuple[str, str]]:
-    """Import packages elsewhere: what each says, and what went wrong; at least for the first of them."""
+    """Import packages elsewhere: the facts of each, and its error; at least for the first of them."""
     expressions = json.dumps([(package.module, package.more) for package in packages])
     command = [sys.executable, "-W", "ignore", "-c", _IMPORTS, expressions]
     try:

@@ -177,11 +177,11 @@ _MEANING = {
 
 def _explain_traffic(phases: Iterable[str]) -> None:
     """Print what the phases of a table send."""
-    said = [f"{phase}: {_MEANING[phase]}" for phase in sorted(phases) if phase in _MEANING]
+    explained = [f"{phase}: {_MEANING[phase]}" for phase in sorted(phases) if phase in _MEANING]
     if any(phase.endswith(" requests") for phase in phases):
-        said.append("requests: ids that are asked for")
-    if said:
-        print_sentence(f"{'; '.join(said)}.")
+        explained.append("requests: ids that are asked for")
+    if explained:
+        print_sentence(f"{'; '.join(explained)}.")
         print_line("")
 
 

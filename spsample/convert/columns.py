@@ -66,7 +66,7 @@ def edge_columns(
     width
         How many columns it has.
     options
-        What the user says of columns and weights.
+        Columns and weights that the user names.
     counts
         Whether the first column is 0, 1, 2, ... or 1, 2, 3, ..., as an index is.
 
@@ -123,7 +123,7 @@ def _first_two(table: str, free: list[int], counts: bool) -> tuple[int, int]:
             f"no header and {len(free)} columns, of which the first counts the lines",
             f"--columns {free[0]},{free[1]} where it is the source, --columns {free[1]},{free[2]} where it is an index",
         )
-    return (free[0], free[1]) if len(free) > 1 else (0, 1)  # a line of one column is no edge: its number is told
+    return (free[0], free[1]) if len(free) > 1 else (0, 1)  # a line of one column is refused later, by its number
 
 
 def _by_name(table: str, names: Sequence[str], free: list[int]) -> tuple[int, int]:

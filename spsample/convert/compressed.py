@@ -121,7 +121,7 @@ def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
 def blocks(
     path: Path, size: int, end_of: Callable[[bytes], int], too_long: Callable[[int], DataError]
 ) -> Iterator[bytes]:
-    """Yield a file in blocks of about `size` bytes, cut where `end_of` says, without a byte order mark.
+    """Yield a file in blocks of about `size` bytes, cut at the ends that `end_of` returns, without a byte order mark.
 
     `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` makes the error about a
     row of that many bytes.

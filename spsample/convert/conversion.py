@@ -52,8 +52,8 @@ class Conversion:
     """A conversion that is done: sizes of the store, edges read, bytes of temporary files, seconds per phase.
 
     ``columns`` are those of a table that hold sources and targets. ``not_read`` are columns of a table, or attributes
-    of PyG's data, of which nothing was made. ``notes`` say what was made of a table of vertices or of a folder, and,
-    with figures, what may not have been meant.
+    of PyG's data, of which nothing was made. ``notes`` are about a table of vertices or a folder, and, with figures,
+    about what may be a mistake.
     """
 
     path: str

@@ -22,7 +22,7 @@ from spsample.store.validation import MAX_NODES
 class EdgeChunk:
     """Consecutive edges: edge i leads from ``sources[i * step]`` to ``targets[i * step]``.
 
-    `first` is the position of edge 0 in the input. `place(i, first line)` says where edge i stands in it, for messages;
+    `first` is the position of edge 0 in the input. `place(i, first line)` is the place of edge i in it, for messages;
     `lines` are the lines of a text that the chunk took. `problem(first line)` is what ended it early, if anything did.
     Loops that were `added` are not dropped.
     """

@@ -41,9 +41,9 @@ class Dataset:
     metric
         ``"accuracy"`` or ``"roc_auc"``: what results on this data set are given in.
     split, num_splits
-        Which of the published splits this is, and how many there are.
+        Number of this one among the published splits, and their count.
     meta
-        Whatever else the source says, e.g. ``bayes_rate``.
+        Other facts of the source, e.g. ``bayes_rate``.
     """
 
     name: str

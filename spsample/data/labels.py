@@ -156,7 +156,7 @@ def split_arrays(argument: str, names: Collection[str]) -> dict[str, str]:
 
 
 def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> dict[str, NDArray[Any]]:
-    """Return the splits among some arrays, as a store names and shapes them; `split_arrays` says how they are called.
+    """Return the splits among some arrays, as a store names and shapes them; `split_arrays` has their names.
 
     Parameters
     ----------

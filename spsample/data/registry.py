@@ -109,7 +109,7 @@ def load_dataset(
         return named_dataset(spec, root=root)
     name, _, arguments = spec.partition(":")
     if spec and name not in _GENERATORS and Path(spec).is_dir():
-        return load_store(spec)  # which says what is missing there
+        return load_store(spec)  # its error names what is missing there
     if name not in _GENERATORS:
         hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
         raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)

@@ -261,7 +261,7 @@ class BlockMaker:
 
 
 def _named(block: Block, layer: Any, batch: Batch, key: DropoutKey) -> Block:
-    """A block that says whose rows it takes."""
+    """Return a block with the vertices of its rows, and the key of their masks."""
     routes = getattr(layer, "routes", None)
     owned = layer.src_nodes if routes is None else batch.src_nodes[: routes.owned]
     return replace(block, source_rows=MaskedRows(layer.src_nodes, key), owned_rows=MaskedRows(owned, key))

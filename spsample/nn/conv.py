@@ -99,7 +99,7 @@ class _OfSums(_OnSampledBatches):
     """Layers of weighted sums over the neighbours."""
 
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """A value per edge of the batch, of which the sums over a vertex' edges are what `aggr` says."""
+        """A value per edge of the batch, whose sums over the edges of a vertex are its aggregation by `aggr`."""
         key = "values", self.aggr == "mean", x.dtype
         values: Tensor = part.of_weights(key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
         return values

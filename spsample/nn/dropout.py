@@ -268,7 +268,7 @@ class _ScaledWherePositive(torch.autograd.Function):
 
 
 class Rowwise(nn.Sequential):
-    """Modules that act on one row at a time, one after the other; dropout among them is told whose rows they are.
+    """Modules that act on one row at a time, one after the other; dropout among them gets the vertices of the rows.
 
     Examples
     --------

@@ -41,7 +41,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     """Return whether this is a large product of float32 on the processor, and neither cast nor traced.
 
-    Shapes that do not fit are left to torch, whose errors say so; those of oneDNN do not.
+    Shapes that do not fit are left to torch, whose errors are clear; those of oneDNN are not.
     """
     return (
         not is_traced()
@@ -161,7 +161,7 @@ def is_mostly_zero(gradient: Tensor) -> bool:
 
 
 def times(gradient: Tensor, weight: Tensor) -> Tensor:
-    """``G W``: of a weight of shape ``(width, dim)`` the gradient of the product's rows.
+    """``G W`` without the zeros of G: of a weight of shape ``(width, dim)`` the gradient of the product's rows.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def times(gradient: Tensor, weight: Tensor) -> Tensor:
 
 
 def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
-    """``G^T x``: of rows of shape ``(rows, dim)`` the gradient of the product's weight.
+    """``G^T x`` without the zeros of G: of rows of shape ``(rows, dim)`` the gradient of the product's weight.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class FactoredPipeline(Pipeline):
     """
 
     BATCHES_PER_RANK = 1
-    """Of a step, unless told otherwise."""
+    """Batches of a step by default."""
 
     def __init__(self, setup: TrainingSetup) -> None:
         super().__init__(setup)
@@ -111,7 +111,7 @@ class FactoredPipeline(Pipeline):
         return steps
 
     def _compute(self, step: Any) -> None:
-        """Compute the gradients of each batch, and keep them apart. Others are told of a failure at once."""
+        """Compute the gradients of each batch, and keep them apart. Other ranks learn of a failure at once."""
         try:
             for batch in step:
                 self._train(batch)

@@ -245,7 +245,7 @@ class DistributedGradients:
 
     The order in which NCCL adds up a number depends on its place in DDP's buckets. DDP makes these anew after the first
     step, unless it looks for unused parameters: then a run that is resumed would add in another order than one that is
-    not. So it is told to look for them, and finds one.
+    not. So it is made to look for them, and finds one.
 
     The seeds of all ranks are summed before, since the mean that DDP takes has to be weighted. What DDP sends is added
     to the phase "gradients" of a `spsample.comm.Recorder`, as one sum over all parameters.

@@ -1,4 +1,4 @@
-"""`Pipeline`: what all pipelines of a training run have in common, and what each says for itself."""
+"""`Pipeline`: the common part of the pipelines of a training run, and what each of them defines."""
 
 from __future__ import annotations
 

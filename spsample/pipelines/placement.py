@@ -104,7 +104,7 @@ def _own_scores(
 
 
 def score_options(config: TrainConfig) -> dict[str, Any]:
-    """Return what a score is told of the epochs to come; a trial has random numbers of its own.
+    """Return the facts about the epochs to come for a score; a trial has random numbers of its own.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def _made(bare: Data, attributes: dict[str, Any]) -> Data:
 
 
 def _selected(value: Any, index: torch.Tensor | None, dim: int) -> Any:
-    """Rows of an attribute, in whatever PyG keeps it; None where nothing says which."""
+    """Rows of an attribute, in any form that PyG has; None without an index."""
     if index is None:
         return None
     if type(value) is torch.Tensor and value.device == index.device:

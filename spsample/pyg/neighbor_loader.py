@@ -77,7 +77,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         Of `BulkLoader`. The budget is that of the bulks; attributes of up to four batches come on top.
     options
         Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``. ``num_workers``,
-        ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like change nothing, which a warning says.
+        ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like have no effect but a warning.
         ``sampler`` (``DistributedSampler``, ``WeightedRandomSampler``, one's own) gives the positions among
         ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. Of ``batch_sampler`` torch's
         ``BatchSampler`` is taken.

@@ -20,7 +20,7 @@ class SamplerOrder(Order):
     """Positions that a sampler gives, drawn once for each epoch, at its start.
 
     Where the sampler has a rank's share of the seeds, all ranks may load the state of one. It has no order then, but
-    says how many were drawn before: each rank draws as many from its own sampler, so that these stay in step.
+    has the number drawn before: each rank draws as many from its own sampler, so that these stay in step.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def trim(model: nn.Module) -> nn.Module:
 
     ``forward`` stays as it is, and so do results at the seeds. Before each layer that takes a pair of sources and
     targets, a hook cuts ``(x, edge_index)`` to ``((x, x[:n]), edge_index[:, :e])``, and edge weights and attributes
-    with the edges. Layers that take no pairs, as ``GCNConv``, are left as they are, which a warning says. `untrim`
+    with the edges. Layers that take no pairs, as ``GCNConv``, are left as they are, with a warning. `untrim`
     takes the hooks away again. Batches are those of `spsample.pyg.NeighborLoader` or ``BulkLoader(...).pyg()``; of
     others all rows are computed.
 

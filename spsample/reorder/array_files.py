@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from spsample.store.layout import CHUNK_BYTES
 
 Wrote = Callable[[int], None]
-"""Told how many bytes were written."""
+"""Called with the number of bytes written."""
 
 _PIECES = 4
 """In memory at a time: one is put together while others are hashed and written."""

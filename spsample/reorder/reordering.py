@@ -112,7 +112,7 @@ def reorder(
     InputError, DTypeError
         If the scores cannot be used, or `out` exists, or is the store itself.
     CapacityError
-        If the disk has not the room; it says how many bytes are needed and free.
+        If the disk has not the room; it names the bytes needed and free.
     DataError
         If the store cannot be read, or the other not be written. Nothing is left behind.
 

@@ -62,7 +62,7 @@ def kinds_of(store: GraphStore, *, relabel: bool) -> Kinds:
     Raises
     ------
     DataError
-        With `relabel`, if the store has an array of which nothing says whether its rows are vertices.
+        With `relabel`, if the store has an array whose rows may be vertices or not.
 
     Examples
     --------
@@ -171,7 +171,7 @@ _KEY_BITS = 63
 
 
 class RowRuns(NamedTuple):
-    """Rows of several lengths: row i of `source` goes where the prefix sums of the lengths of `places` say.
+    """Rows of several lengths: they go to the prefix sums of the lengths, in the order of `places`.
 
     Attributes
     ----------

@@ -122,7 +122,7 @@ def from_edges(
 ) -> GraphArrays:
     """Sort and check a list of edges in PyG's convention.
 
-    `names` are what errors call edges and weights; `count` says where the number of vertices comes from.
+    `names` are those of edges and weights in errors; `count` is a sentence about the origin of the number of vertices.
     """
     edges = validation.as_edge_index(names[0], edge_index)
     n = _num_nodes(edges, num_nodes)

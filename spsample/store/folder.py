@@ -20,7 +20,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DataError, InputError
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""The errors by which a file system says that it has no such operation."""
+"""The errors of a file system that has no such operation."""
 
 
 def file_error(path: str | os.PathLike[str], given: str, expected: str, hint: str = "") -> DataError:
@@ -99,7 +99,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 @contextmanager
 def system_errors(path: str | Path, expected: str, left: str = "nothing was left behind") -> Iterator[None]:
-    """Turn errors of the system (full disk, no permission) into `DataError`; `left` says what there is on a full disk.
+    """Turn errors of the system (full disk, no permission) into `DataError`; `left` names what is left on a full disk.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def system_errors(path: str | Path, expected: str, left: str = "nothing was left
 
 @contextmanager
 def only_recorded(path: str | Path) -> Iterator[None]:
-    """Around the writing of what only records a run: where the system refuses, a warning says so, and the run goes on.
+    """Around the writing of records of a run: where the system refuses, there is a warning, and the run goes on.
 
     Examples
     --------

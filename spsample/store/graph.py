@@ -195,7 +195,7 @@ class Graph(BaseGraph):
         path : path-like
             The folder of a store, as `save`, `spsample.store.StoreWriter` or ``spsample convert`` make it.
         access : "normal", "random", "sequential" or "willneed", optional
-            What the system is told about pages that are not in memory: to read ahead as it does by default; to read
+            Advice to the system on pages that are not in memory: to read ahead as it does by default; to read
             only pages that are touched; to read far ahead; to read the whole files now, in the background. The default
             was the fastest where it was measured.
 

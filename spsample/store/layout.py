@@ -120,7 +120,7 @@ def _check_version(path: str, version: Any, known: int) -> None:
 
 
 def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
-    """Check and return what is said about one array."""
+    """Check and return the entry of one array."""
     if ARRAY_NAME.fullmatch(name) is None:
         raise file_error(path, f"an array named {name!r}", "names of letters, digits and _, a letter first")
     if not isinstance(entry, dict) or entry.get("file") != array_file(name):

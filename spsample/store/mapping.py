@@ -147,7 +147,7 @@ def open_map(
 ) -> NDArray[Any]:
     """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
 
-    `access` is one of `ACCESS`, what the system is told about the use of its pages. A file of another identity than
+    `access` is one of `ACCESS`: advice to the system on the use of its pages. A file of another identity than
     the one that is given is refused. With `rows` only the rows from `rows[0]` to `rows[1] - 1` are mapped.
     """
     descriptor, offset = _open(path, spec, identity)

@@ -204,7 +204,7 @@ _Check = Callable[[NDArray[Any], int], None]
 def verify_checksums(
     path: Path, arrays: Mapping[str, NDArray[Any]], specs: Mapping[str, ArraySpec], report: Callable[[int], None]
 ) -> None:
-    """Compare the checksums of the arrays with those that `specs` holds; `report` is told the bytes done."""
+    """Compare the checksums of the arrays with those that `specs` holds; `report` is called with the bytes done."""
     done = 0
     for piece in checksums(arrays):
         if piece.sha256 != specs[piece.name].sha256[piece.chunk]:
@@ -222,7 +222,7 @@ def verify_checksums(
 def verify_structure(
     path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], report: Callable[[int], None]
 ) -> None:
-    """Check the contents of all arrays that have a meaning; `report` is told the bytes done."""
+    """Check the contents of all arrays that have a meaning; `report` is called with the bytes done."""
     done = 0
     for name, array in arrays.items():
         check = _check_of(name, arrays, meta)

@@ -203,7 +203,7 @@ class StoreWriter:
         """
         array = self._made(name)
         length = require_int("length", length, minimum=0, maximum=len(array))
-        self._arrays[name] = np.empty(0)  # lets go of the map
+        self._arrays[name] = np.empty(0)  # the old map is freed
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = shorten_map(
                 self._open_folder().path / array_file(name), array.dtype, (length, *array.shape[1:])

@@ -31,7 +31,7 @@ from spsample.store.base_graph import BaseGraph, require_graph, require_local
 from spsample.training.models import GNN
 
 EVALUATION_BYTES = 2**30
-"""Memory for the vertices whose layer is evaluated at once, unless told otherwise."""
+"""Memory for the vertices whose layer is evaluated at once, by default."""
 
 
 def full_logits(

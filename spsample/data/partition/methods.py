@@ -404,8 +404,8 @@ def metis(request: PartitionRequest) -> NDArray[np.int32]:
 def metis_seeds(request: PartitionRequest) -> NDArray[np.int32]:
     """Cut few edges; each part has about as many train vertices, whatever rows and entries it has.
 
-    A train vertex weighs 1, any other 0. METIS is told that a part may have 0.5 % more than the mean, or two train
-    vertices where that is less than two, and mostly keeps to it. (Told less, it leaves parts that have no cut worth the
+    A train vertex weighs 1, any other 0. METIS may give a part 0.5 % more than the mean, or two train
+    vertices where that is less than two, and mostly keeps to it. (With less, it leaves parts that have no cut worth the
     name.) Fewer than `VERTICES_PER_PART` train vertices a part are cut in ranges.
 
     Parameters
@@ -500,7 +500,7 @@ METHODS: dict[str, Callable[[PartitionRequest], NDArray[np.int32]]] = {
     "ranges": ranges,
     "random": random_parts,
 }
-"""By name: what makes of a request the part of each vertex."""
+"""Functions that return the part of each vertex for a request, by name."""
 
 
 def partition_vertices(

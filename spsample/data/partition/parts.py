@@ -221,7 +221,7 @@ def write_part_stores(
     InputError, DTypeError
         If an argument cannot be used, or `stores` exists.
     CapacityError
-        If the disk has less room than it takes; it says how many bytes are needed and free.
+        If the disk has less room than it takes; it names the bytes needed and free.
     DataError
         If the folder cannot be written.
 
