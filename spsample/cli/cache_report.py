@@ -10,15 +10,7 @@ import typer
 
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.screen import (
-    bytes_column,
-    print_json,
-    print_line,
-    print_sentence,
-    print_table,
-    unit_for,
-    write_facts,
-)
+from spsample.cli.screen import bytes_column, print_json, print_line, print_sentence, print_table, unit_for, write_facts
 from spsample.common.options import Option, at_least
 from spsample.common.units import count
 from spsample.errors import InputError

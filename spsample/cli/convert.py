@@ -68,9 +68,9 @@ def convert(
 
 def _not_read(source: str, result: Conversion, *, takes_weights: bool) -> str:
     hint = "; --weights COLUMN takes one as weights" if takes_weights and not result.weighted else ""
-    one = len(result.not_read) == 1
+    is_single = len(result.not_read) == 1
     names = ", ".join(name or "(without a name)" for name in result.not_read)
-    return f"{'column' if one else 'columns'} {names} of {source} {'is' if one else 'are'} not read{hint}"
+    return f"{'column' if is_single else 'columns'} {names} of {source} {'is' if is_single else 'are'} not read{hint}"
 
 
 def _print(result: Conversion) -> None:

@@ -15,15 +15,7 @@ import typer
 
 from spsample.cli import cluster, sampling
 from spsample.cli.options import AsJson, overridden, refuse_given, with_options
-from spsample.cli.screen import (
-    bytes_column,
-    print_json,
-    print_line,
-    print_sentence,
-    print_table,
-    unit_for,
-    write_facts,
-)
+from spsample.cli.screen import bytes_column, print_json, print_line, print_sentence, print_table, unit_for, write_facts
 from spsample.common.options import settings_of
 from spsample.common.units import count
 from spsample.errors import InputError

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.cli.screen import (
-    bytes_column,
-    print_line,
-    print_sentence,
-    print_table,
-    unit_for,
-)
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, unit_for
 from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
 from spsample.settings import METRIC_NAMES

@@ -20,11 +20,7 @@ from spsample.cli import sampling
 from spsample.cli.config import set_defaults, write_config
 from spsample.cli.options import AsJson, listed, overridden, with_options, written
 from spsample.cli.progress import print_note, print_progress
-from spsample.cli.ranks import (
-    RanksData,
-    abort_on_error,
-    note_ignored_options,
-)
+from spsample.cli.ranks import RanksData, abort_on_error, note_ignored_options
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import resume_hint_on_exit
 from spsample.cli.screen import print_json, print_line, print_message
@@ -32,13 +28,7 @@ from spsample.cli.train_options import SETTINGS, Command, TrainOptions
 from spsample.comm.launch import detect
 from spsample.common.options import values_of
 from spsample.errors import DataError, InputError
-from spsample.settings import (
-    Preset,
-    RankOptions,
-    Runs,
-    SamplerChoice,
-    differing,
-)
+from spsample.settings import Preset, RankOptions, Runs, SamplerChoice, differing
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator

@@ -10,15 +10,7 @@ from spsample.cli import sampling
 from spsample.cli.options import overridden
 from spsample.cli.ranks import check_rank_options
 from spsample.errors import InputError
-from spsample.settings import (
-    Preset,
-    RankOptions,
-    Recording,
-    Runs,
-    SamplerChoice,
-    TrainConfig,
-    preset_for,
-)
+from spsample.settings import Preset, RankOptions, Recording, Runs, SamplerChoice, TrainConfig, preset_for
 
 SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
 """The dataclasses that declare the options of `train`."""
