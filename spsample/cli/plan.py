@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
 
 _SIZES = (1, 8, 64, 512)
+_SIZES_OF_PLAN = ("bytes_per_batch", "fixed_bytes", "feature_bytes", "kept_bytes")
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,7 @@ def _facts(bulk_plan: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
         "num_batches": bulk_plan.num_batches,
         "batch_size": bulk_plan.batch_size,
         "memory_budget": bulk_plan.memory_budget,
-        "bytes_per_batch": bulk_plan.bytes_per_batch,
-        "fixed_bytes": bulk_plan.fixed_bytes,
-        "feature_bytes": bulk_plan.feature_bytes,
-        "kept_bytes": bulk_plan.kept_bytes,
+        **{name: getattr(bulk_plan, name) for name in _SIZES_OF_PLAN},
         "largest_bulk_size": bulk_plan.bulk_size,
         "loader_bulk_size": loader_bulk_size,
         "predicted_peak": {str(k): bulk_plan.peak(k) for k in sizes},

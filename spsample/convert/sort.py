@@ -149,22 +149,18 @@ class TargetHistogram:
     def count(self, chunk: EdgeChunk) -> None:
         """Count the edges of a chunk; their ids were given to `reach`. Several threads may call it at once."""
         bins, shift = np.zeros(_BINS, np.int64), self.shift
-        core().edge_histogram(
-            chunk.sources, chunk.targets, chunk.step, chunk.count, bins, shift, self._mirror, self._drop_loops
-        )
-        self._add(bins, shift)
-
-    def add_loops(self, num_nodes: int) -> None:
-        """Count one more edge to each vertex."""
-        starts = np.arange(_BINS, dtype=np.int64) << self.shift
-        self.bins += np.clip(num_nodes - starts, 0, 1 << self.shift)
-
-    def _add(self, bins: NDArray[Any], shift: int) -> None:
+        edges = chunk.sources, chunk.targets, chunk.step, chunk.count
+        core().edge_histogram(*edges, bins, shift, self._mirror, self._drop_loops)
         with self._lock:
             while shift < self.shift:
                 bins = _folded(bins)
                 shift += 1
             self.bins += bins
+
+    def add_loops(self, num_nodes: int) -> None:
+        """Count one more edge to each vertex."""
+        starts = np.arange(_BINS, dtype=np.int64) << self.shift
+        self.bins += np.clip(num_nodes - starts, 0, 1 << self.shift)
 
 
 def _folded(bins: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -348,33 +344,18 @@ class BucketWriter:
         arrays, bits = self._arrays, self._rules.source_bits
         first = self._first_row + (keys.base >> bits)
         last = min(self._first_row + ((keys.base + (1 << keys.bits) - 1) >> bits) + 1, self._last_row)
-        return int(
-            edges.write(
-                arrays.indices[room],
-                None if arrays.edge_ids is None else arrays.edge_ids[room],
-                None if arrays.data is None else arrays.data[room],
-                arrays.indptr[first + 1 : last + 1],
-                first - self._first_row,
-                room.start,
-                bits,
-                merge,
-            )
-        )
+        values = (arrays.indices, arrays.edge_ids, arrays.data)
+        entries = (None if array is None else array[room] for array in values)
+        rows = arrays.indptr[first + 1 : last + 1]
+        return int(edges.write(*entries, rows, first - self._first_row, room.start, bits, merge))
 
 
 def _sorted_edges(spill: Spill, segments: list[Segment], keys: KeyRange) -> Any:
     """The records of segments, sorted by key and position."""
-    record_format = spill.format
-    return core().EdgeBucket(
-        spill.read(segments),
-        record_format.head_bytes,
-        record_format.weight_bytes,
-        record_format.position_bits,
-        np.cumsum([0] + [segment.size for segment in segments], dtype=np.int64),
-        np.array([segment.first for segment in segments], np.int64),
-        keys.base,
-        keys.bits,
-    )
+    form = spill.format.head_bytes, spill.format.weight_bytes, spill.format.position_bits
+    bounds = np.cumsum([0] + [segment.size for segment in segments], dtype=np.int64)
+    firsts = np.array([segment.first for segment in segments], np.int64)
+    return core().EdgeBucket(spill.read(segments), *form, bounds, firsts, keys.base, keys.bits)
 
 
 def _merged(weights: NDArray[np.float64], before: float | None, merge: int) -> float:
@@ -398,22 +379,11 @@ def partition(
 
 def _spill_chunk(number: int, task: Callable[[], EdgeChunk], buckets: Buckets, rules: EdgeRules, spill: Spill) -> int:
     chunk = task()
-    record_format = spill.format
-    records, offsets = core().edge_partition(
-        chunk.sources,
-        chunk.targets,
-        chunk.step,
-        chunk.count,
-        chunk.weights,
-        buckets.bucket_of,
-        buckets.bounds[:-1],
-        buckets.shift,
-        rules.source_bits,
-        record_format.position_bits,
-        record_format.head_bytes,
-        rules.mirror,
-        rules.drop_loops and not chunk.added,
-    )
+    edges = chunk.sources, chunk.targets, chunk.step, chunk.count, chunk.weights
+    ranges = buckets.bucket_of, buckets.bounds[:-1], buckets.shift
+    bits = rules.source_bits, spill.format.position_bits, spill.format.head_bytes
+    drops_loops = rules.drop_loops and not chunk.added
+    records, offsets = core().edge_partition(*edges, *ranges, *bits, rules.mirror, drops_loops)
     spill.add(number, chunk.first, records, offsets)
     return chunk.count
 

@@ -319,17 +319,13 @@ class CsvTable:
         from pyarrow import csv
 
         block = ORDER_MARK + block if block.startswith(ORDER_MARK) else block  # pyarrow leaves one out
-        reading = csv.ReadOptions(
-            use_threads=False, block_size=len(block) + 1, column_names=names, skip_rows_after_names=int(skip)
-        )
+        size, skipped = len(block) + 1, int(skip)
+        reading = csv.ReadOptions(use_threads=False, block_size=size, column_names=names, skip_rows_after_names=skipped)
         parsing = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
-        converting = (
-            csv.ConvertOptions()
-            if types is None
-            else csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=[], strings_can_be_null=False
-            )
-        )
+        converting = csv.ConvertOptions()
+        if types is not None:
+            as_text = {"null_values": [], "strings_can_be_null": False}
+            converting = csv.ConvertOptions(column_types=types, include_columns=list(types), **as_text)
         return csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
 
 
