@@ -151,15 +151,8 @@ NUM_FEATURES = 32
 NUM_CLASSES = 16
 
 
-def rmat(
-    scale: int,
-    edge_factor: int,
-    *,
-    num_features: int = NUM_FEATURES,
-    num_classes: int = NUM_CLASSES,
-    random_seed: int = 0,
-) -> Dataset:
-    """Return an R-MAT graph of ``2**scale`` vertices with random features and labels.
+def rmat(scale: int, edge_factor: int, *, random_seed: int = 0) -> Dataset:
+    """Return an R-MAT graph of ``2**scale`` vertices with 32 random features and labels of 16 classes.
 
     ``edge_factor * 2**scale`` pairs are drawn with the quadrant probabilities .57, .19, .19, .05, taken in
     both directions; self-loops and duplicates are removed, so that there are fewer than twice as many edges.
@@ -186,13 +179,13 @@ def rmat(
     pairs = edge_factor * n
     graph = symmetric_graph(*rmat_piece(scale, pairs, slice(0, pairs), stream), n)
     stream = stream.at(scale * pairs)
-    x = (2 * stream.uniform(n * num_features) - 1).astype(np.float32).reshape(n, num_features)
+    x = (2 * stream.uniform(n * NUM_FEATURES) - 1).astype(np.float32).reshape(n, NUM_FEATURES)
     return Dataset(
         name="rmat",
         graph=graph,
         x=x,
-        y=stream.below(num_classes, n),
-        num_classes=num_classes,
+        y=stream.below(NUM_CLASSES, n),
+        num_classes=NUM_CLASSES,
         meta={"scale": scale, "edge_factor": edge_factor, "random_seed": random_seed},
         **random_split(stream.permutation(n)),
     )

@@ -19,6 +19,7 @@ from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS
 from spsample.features.gathering import row_reader
 from spsample.reorder.array_files import RowFile
 from spsample.store import GraphStore
+from spsample.store.construction import row_entries
 from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
 from spsample.store.mapping import load_pages, release_pages
@@ -307,9 +308,7 @@ def whole_rows(pointers: NDArray[np.int64], values: NDArray[Any], rows: NDArray[
     if core is not None and word is not None:
         taken: NDArray[Any] = core.select_rows(pointers, np.asarray(values).view(word), None, 0, rows)[1]
         return taken.view(values.dtype)
-    starts, lengths = pointers[rows], pointers[rows + 1] - pointers[rows]
-    begins = np.cumsum(lengths) - lengths
-    picked: NDArray[Any] = values[np.repeat(starts - begins, lengths) + np.arange(int(lengths.sum()))]
+    picked: NDArray[Any] = values[row_entries(pointers, rows)]
     return picked
 
 

@@ -229,6 +229,19 @@ def targets(indptr: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.repeat(np.arange(len(indptr) - 1, dtype=dtype), np.diff(indptr))
 
 
+def row_entries(indptr: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of the entries of some rows, row after row.
+
+    Examples
+    --------
+    >>> row_entries(np.array([0, 2, 3, 5]), np.array([2, 0]))
+    array([3, 4, 0, 1])
+    """
+    sizes = indptr[rows + 1] - indptr[rows]
+    begins = np.cumsum(sizes) - sizes
+    return np.repeat(indptr[rows] - begins, sizes) + np.arange(int(sizes.sum()))
+
+
 def sort_entries(
     sources: NDArray[Any], targets: NDArray[Any], num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64] | None]:

@@ -13,6 +13,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
+from spsample.store.construction import row_entries
 from spsample.store.normalization import sums_of_alike
 
 if TYPE_CHECKING:
@@ -93,8 +94,7 @@ def split_rows(
     """
     lengths = np.diff(indptr)[hot]
     begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    chosen = np.repeat(indptr[hot] - begins[:-1], lengths) + np.arange(begins[-1])
-    copied = device.to_device(values[chosen])
+    copied = device.to_device(values[row_entries(indptr, hot)])
     places = device.address(cold) + indptr[:-1].astype(np.uint64) * np.uint64(values.itemsize)
     places[hot] = device.address(copied) + begins[:-1].astype(np.uint64) * np.uint64(values.itemsize)
     return device.to_device(places), copied

@@ -19,6 +19,7 @@ from spsample.distributed.placement import require_parts
 from spsample.errors import InputError
 from spsample.store import Graph, StoreWriter
 from spsample.store.base_graph import require_local
+from spsample.store.construction import row_entries
 from spsample.store.folder import PartialFolder, require_free_path, require_room
 
 
@@ -54,7 +55,7 @@ class Reach:
         for _ in range(hops):
             is_inner[last] = True
             sources = np.zeros(graph.num_nodes, np.bool_)
-            sources[graph.indices[entries_of(graph, last)]] = True
+            sources[graph.indices[row_entries(graph.indptr, last)]] = True
             last = np.flatnonzero(sources & ~is_reached)
             is_reached[last] = True
             if len(last) == 0:
@@ -66,19 +67,6 @@ class Reach:
     def inner(self) -> NDArray[np.int64]:
         """The vertices whose rows are sampled, ascending."""
         return self.vertices[self.is_inner]
-
-
-def entries_of(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of the entries of some rows, row after row.
-
-    Examples
-    --------
-    >>> entries_of(Graph([0, 2, 3, 5], [0, 1, 0, 1, 2]), np.array([2, 0]))
-    array([3, 4, 0, 1])
-    """
-    first, sizes = graph.indptr[rows], graph.indptr[rows + 1] - graph.indptr[rows]
-    begins = np.cumsum(sizes) - sizes
-    return np.repeat(first - begins, sizes) + np.arange(int(sizes.sum()))
 
 
 class PartitionQuality(NamedTuple):
@@ -358,7 +346,7 @@ class _Cut:
 
 def _reached(graph: Graph, reach: Reach) -> Graph:
     """The graph of the inner rows, vertices numbered as in `reach`, edge ids kept."""
-    entries = entries_of(graph, reach.inner)
+    entries = row_entries(graph.indptr, reach.inner)
     sizes = np.zeros(len(reach.vertices), np.int64)
     sizes[reach.is_inner] = graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]
     number = np.zeros(graph.num_nodes, graph.index_dtype)
