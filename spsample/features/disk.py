@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.common.checks import require_int, require_type
-from spsample.common.locks import renewed
+from spsample.common.locks import MendedInForks
 from spsample.common.memory import available_memory
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
@@ -19,7 +18,6 @@ from spsample.features.array_files import ArrayFile, array_file_of
 from spsample.features.budget import budget_bytes
 from spsample.features.file_guard import FileState, state_of_path
 from spsample.features.formats import AsStored, RowFormat
-from spsample.features.gathering import core_form
 from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
@@ -178,7 +176,7 @@ class DiskCounts(NamedTuple):
         return self.hits / max(self.hits + self.misses, 1)
 
 
-class DiskFeatures(FeatureSource):
+class DiskFeatures(MendedInForks, FeatureSource):
     """Feature rows in a file on a disk, of which a budget of memory holds those that are wanted soonest.
 
     Use it where features are larger than memory. `gather` finds which rows are not in memory and reads them in the
@@ -259,6 +257,7 @@ class DiskFeatures(FeatureSource):
         page_rows: int | None = None,
         direct: bool = True,
     ) -> None:
+        super().__init__()
         size = budget_bytes(budget)
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
@@ -268,13 +267,12 @@ class DiskFeatures(FeatureSource):
         map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
         self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
-        self._form = core_form(AsStored(self.file.dtype) if form is None else form)
+        self._form = AsStored(self.file.dtype) if form is None else form
         # Numbers that have to be decoded are kept by a cache as what they stand for.
-        self.stored_dtype = self.file.dtype if form is None or not form.is_coded else np.dtype(np.float32)
+        self.stored_dtype = np.dtype(np.float32) if self._form.is_coded else self.file.dtype
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
-        self._waiting = _Waiting()
-        self._process, self._reopening = os.getpid(), renewed(Lock())
+        self._waiting: deque[NDArray[Any]] = deque()  # hinted batches that the core has no room for yet
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -306,15 +304,24 @@ class DiskFeatures(FeatureSource):
         return state_of_path(self.file.path)
 
     def _hint(self, batches: list[Any] | None) -> None:
-        if batches is None:
-            if self._rows is not None:  # nothing after `close`
-                self._waiting.clear(self._open_rows())
-            return
-        self._waiting.extend(self._open_rows(), [self._lying(ids) for ids in batches])
+        if batches is not None:
+            self._announce(self._open_rows(), [self._lying(ids) for ids in batches])
+        elif self._rows is not None:  # nothing after `close`
+            rows = self._open_rows()
+            with self._lock():
+                self._waiting.clear()
+                rows.forget()
+
+    def _announce(self, rows: Any, batches: Iterable[NDArray[Any]] = ()) -> None:
+        """Append batches, and tell the core of as many of the first ones as it has room for."""
+        with self._lock():
+            self._waiting.extend(batches)
+            while self._waiting and rows.announce(self._waiting[0]):
+                self._waiting.popleft()
 
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
         rows = self._open_rows()
-        form, scale = self._form
+        form, scale = self._form.core_name, self._form.scale
         if out.dtype != np.float32:
             form, scale = "stored", None
         if len(ids):
@@ -322,7 +329,7 @@ class DiskFeatures(FeatureSource):
                 rows.gather(self._lying(ids), form, scale, out.reshape(-1), at)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
-            self._waiting.extend(rows, ())
+            self._announce(rows)
 
     def close(self) -> None:
         """Free the memory and close the file; the last call."""
@@ -344,41 +351,17 @@ class DiskFeatures(FeatureSource):
         return vertices if self._row_of_vertex is None else self._row_of_vertex.take(vertices)
 
     def _open_rows(self) -> Any:
-        if self._rows is not None and self._process != os.getpid():
-            self._reopen()
-        rows = self._rows
+        with self._lock():
+            rows = self._rows
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
         return rows
 
-    def _reopen(self) -> None:
+    def _renew(self) -> None:
         """In a forked process: locks of the rows that it began with may be held by threads that it has not."""
-        with self._reopening:
-            if self._process != os.getpid():
-                self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
-                self._waiting = _Waiting()
-                self._process = os.getpid()
-
-
-class _Waiting:
-    """Batches of hints that the core has no room for yet; used by several threads."""
-
-    def __init__(self) -> None:
-        self._changing = renewed(Lock())
-        self._batches: deque[NDArray[Any]] = deque()
-
-    def extend(self, rows: Any, batches: Iterable[NDArray[Any]]) -> None:
-        """Append batches, and tell the core of as many of the first ones as it has room for."""
-        with self._changing:
-            self._batches.extend(batches)
-            while self._batches and rows.announce(self._batches[0]):
-                self._batches.popleft()
-
-    def clear(self, rows: Any) -> None:
-        """None of them will come."""
-        with self._changing:
-            self._batches.clear()
-            rows.forget()
+        if self._rows is not None:
+            self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
+        self._waiting = deque()
 
 
 def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: tuple[int, int]) -> DiskFeatures:

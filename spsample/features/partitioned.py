@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,11 @@ from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
-from spsample.features.device_staging import require_device_destination, row_addresses
+from spsample.features.device_staging import device_arguments, row_addresses
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.features.gathering import row_reader
 from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
-from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +44,7 @@ __all__ = [
 _CHUNK_BYTES = 64 << 20
 
 
-class RowExchange(ABC):
+class RowExchange:
     """The exchanges by which ranks of a grid give each other rows: one of requests, and one of rows.
 
     Attributes
@@ -54,18 +52,17 @@ class RowExchange(ABC):
     grid : ProcessGrid
         All its ranks fail together.
     channel : Channel
-        Over the ranks that exchange.
+        Over the ranks that exchange: all of the grid.
     phase : str
-        What a recorder counts the rows as; requests for them as "`phase` requests".
+        The phase that a recorder counts rows in; it counts requests for them in "`phase` requests".
     """
 
-    def __init__(self, grid: ProcessGrid, channel: Channel, phase: str) -> None:
-        self.grid, self.channel, self.phase = grid, channel, phase
-        self._is_duplicate = False
+    def __init__(self, grid: ProcessGrid, phase: str) -> None:
+        self.phase, self._is_duplicate = phase, False
+        self._connect(grid)
 
-    @abstractmethod
-    def _on(self, grid: ProcessGrid) -> Self:
-        """Return an exchange of the same rows on another grid."""
+    def _connect(self, grid: ProcessGrid) -> None:
+        self.grid, self.channel = grid, Channel(grid.comm)
 
     @property
     def comm(self) -> Communicator:
@@ -86,8 +83,9 @@ class RowExchange(ABC):
 
     def duplicate(self) -> Self:
         """Return an exchange of the same rows over duplicated communicators, for another thread; collective."""
-        twin = self._on(self.grid.duplicate())
+        twin = copy.copy(self)
         twin._is_duplicate = True
+        twin._connect(self.grid.duplicate())
         return twin
 
     def close(self) -> None:
@@ -102,26 +100,19 @@ class RowBlocks(RowExchange):
     Attributes
     ----------
     placement : Placement
-        Which block has which row.
+        The block that has each row.
+    num_rows, first_row : int
+        Rows of all blocks, and the place of this rank's first one.
     """
 
     def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
-        members = range(grid.column, grid.comm.size, grid.replication)
-        super().__init__(grid, Channel(grid.comm, grid.column_group, members), phase)
+        super().__init__(grid, phase)
         self.placement = placement
+        self.num_rows, self.first_row = int(placement.bounds[-1]), int(placement.bounds[grid.row])
 
-    def _on(self, grid: ProcessGrid) -> RowBlocks:
-        return RowBlocks(grid, self.placement, self.phase)
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all blocks."""
-        return int(self.placement.bounds[-1])
-
-    @property
-    def first_row(self) -> int:
-        """Place of this rank's first row."""
-        return int(self.placement.bounds[self.grid.row])
+    def _connect(self, grid: ProcessGrid) -> None:
+        members = range(grid.column, grid.comm.size, grid.replication)
+        self.grid, self.channel = grid, Channel(grid.comm, grid.column_group, members)
 
 
 class BlockFeatures(FeatureSource):
@@ -134,6 +125,7 @@ class BlockFeatures(FeatureSource):
     """
 
     blocks: RowBlocks
+    _form_name = "float32"
 
     @property
     def grid(self) -> ProcessGrid:
@@ -159,9 +151,9 @@ class BlockFeatures(FeatureSource):
         """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
         self.blocks.close()
 
-    def _described(self, form: str) -> str:
+    def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
-        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {form}, {blocks})"
+        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._form_name}, {blocks})"
 
 
 class PartitionedFeatures(BlockFeatures):
@@ -218,6 +210,7 @@ class PartitionedFeatures(BlockFeatures):
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
+        self._form_name = self._format.name
         with collective(grid.comm):
             self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
         self.num_rows, self.dim = self.blocks.num_rows, self._reader.dim
@@ -342,9 +335,6 @@ class PartitionedFeatures(BlockFeatures):
             raise InputError(
                 argument="block", given=f"{kinds[0]} on rank 0, {kinds[other]} on rank {other}", expected="the same"
             )
-
-    def __repr__(self) -> str:
-        return self._described(self._format.name)
 
 
 def _checked(blocks: RowBlocks, rows: Any) -> Any:
@@ -525,16 +515,12 @@ class PartitionedDeviceFeatures(BlockFeatures):
 
     def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
         """Ids and places on the device; those that were there are not looked at."""
-        with self._kernels.session():
-            if not self.device.owns(ids):
-                ids = validate_ids(ids, self.num_rows, argument="ids")
-            vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
-            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
-            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+        return device_arguments(self._kernels, self, ids, out, at)
 
     def _read(self, ids: Any, out: Any, at: Any = None) -> None:
         with self.blocks.gathering(), self._kernels.session():
-            one_batch = StackedSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
+            vertices = ids.astype(id_dtype(self.num_rows))
+            one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
             answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
@@ -558,9 +544,6 @@ class PartitionedDeviceFeatures(BlockFeatures):
         if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
             return rows
         return self._kernels.on_host(rows)
-
-    def __repr__(self) -> str:
-        return self._described("float32")
 
 
 def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:
