@@ -68,7 +68,7 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
         drawn = draw(frontier, s)
         before = known
-        known = _either(known, drawn) if sampler.include_targets else drawn
+        known = (1.0 - known) * drawn + known if sampler.include_targets else drawn
     return known
 
 
@@ -109,14 +109,6 @@ def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Call
         return lambda frontier, s: drawn_by_batches(graph, frontier, sampler, s, proportion)
     of_graph = cache(lambda s: drawn_by_batches(graph, np.ones(graph.num_nodes), sampler, s, proportion))
     return lambda _, s: of_graph(s)
-
-
-def _either(known: FloatArray, drawn: FloatArray) -> FloatArray:
-    """(n,) the probability of one of two independent events."""
-    either = 1.0 - known
-    either *= drawn
-    either += known
-    return either
 
 
 def _is_stated(sampler: type[Sampler]) -> bool:
@@ -227,10 +219,9 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     variance = groups.sums(expected * (1.0 - level))
     together = _Groups.of_size(len(groups.starts), len(groups.starts))
     level *= groups.spread(_factors(groups.sums(seen), groups.sums(expected), variance, together))
-    np.minimum(level, 1.0, out=level)
-    expected = np.multiply(level, batches, out=expected)
-    level *= _factors(seen, expected, expected * (1.0 - level), groups)
-    scores[order] = level
+    level = np.minimum(level, 1.0)
+    expected = batches * level
+    scores[order] = level * _factors(seen, expected, expected * (1.0 - level), groups)
     return scores
 
 
@@ -258,16 +249,10 @@ class _Groups(NamedTuple):
 
 def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, groups: _Groups) -> FloatArray:
     """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than chance has it."""
-    excess = counts - expected
-    excess *= excess
-    excess -= variance
-    excess = groups.sums(excess)
+    deviations = counts - expected
+    excess = groups.sums(deviations * deviations - variance)
     is_off = excess > 0
     a = np.where(is_off, groups.sums(expected * expected) / np.where(is_off, excess, 1.0), 1.0)
     weight, a = groups.spread(is_off.astype(np.float64)), groups.spread(a)
-    factors = counts * weight
-    factors += a
-    weight *= expected
-    weight += a
-    factors /= weight
+    factors: FloatArray = (counts * weight + a) / (expected * weight + a)
     return factors
