@@ -234,8 +234,8 @@ class KeptRows:
     ----------
     dtype : numpy.dtype
         That of their numbers.
-    num_vertices : int
-        Of the source.
+    num_vertices, row_bytes : int
+        Vertices of the source, and bytes of a row.
     slots : SlotMap
         The slot of each vertex that has a row.
     reader : RowReader
@@ -263,7 +263,7 @@ class KeptRows:
         return cls(source, vertices)
 
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
-        self.dtype, self.num_vertices = source.stored_dtype, source.num_rows
+        self.dtype, self.num_vertices, self.row_bytes = source.stored_dtype, source.num_rows, source.stored_row_bytes
         with collective(source.comm, call="memory for cached features"):
             self.slots = SlotMap(vertices, source.num_rows)
             rows = _aligned((len(vertices), source.dim), self.dtype)
@@ -314,11 +314,6 @@ class KeptRows:
         return rows
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return int(self.reader.dim * self.dtype.itemsize)
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the rows and of the map to them."""
         return int(self.reader.rows.nbytes) + self.slots.nbytes
@@ -350,7 +345,9 @@ def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
     [8, 8, 4]
     """
     at_once = max(1, _CHUNK_BYTES // max(1, source.stored_row_bytes))
-    for first in range(0, _most_rows(source.comm, count), at_once):
+    if source.comm.size > 1:
+        count = int(source.comm.all_reduce(np.array([count]), "max", phase="set-up")[0])
+    for first in range(0, count, at_once):
         yield slice(first, first + at_once)
 
 
@@ -372,11 +369,6 @@ def read_misses(
     """Let the source write the rows of the ids at these positions; collective where it is, also without any."""
     if len(misses) or source.comm.size > 1:
         source._read(part(ids, misses), out, targets(at, misses, len(out)))
-
-
-def _most_rows(comm: Communicator, number: int) -> int:
-    """The largest number that a rank has; collective."""
-    return number if comm.size == 1 else int(comm.all_reduce(np.array([number]), "max", phase="set-up")[0])
 
 
 def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:

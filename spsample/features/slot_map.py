@@ -146,17 +146,8 @@ def find_slots(words: NDArray[np.uint64], ids: NDArray[Any]) -> HitsAndMisses:
     is_hit = (word >> bit) & np.uint64(1) != 0
     hits = np.flatnonzero(is_hit)
     word, below = word[hits], (np.uint64(1) << bit[hits]) - np.uint64(1)
-    slots = (word >> np.uint64(_VERTICES)).astype(np.int64) + _ones((word & below).astype(np.uint32))
-    return HitsAndMisses(hits, slots, np.flatnonzero(~is_hit))
-
-
-def _ones(words: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """How many bits of each word are 1: those of two, four and eight neighbours are added, then all bytes."""
-    twos = words - ((words >> np.uint32(1)) & np.uint32(0x55555555))
-    fours = (twos & np.uint32(0x33333333)) + ((twos >> np.uint32(2)) & np.uint32(0x33333333))
-    eights = (fours + (fours >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
-    ones: Any = (eights * np.uint32(0x01010101)) >> np.uint32(24)
-    return ones.astype(np.int64)  # type: ignore[no-any-return]
+    bits_below = np.unpackbits((word & below).view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.int64)
+    return HitsAndMisses(hits, (word >> np.uint64(_VERTICES)).astype(np.int64) + bits_below, np.flatnonzero(~is_hit))
 
 
 def slot_map_bytes(num_rows: int) -> int:

@@ -39,13 +39,6 @@ class _Call(NamedTuple):
     generation: int
 
 
-class _Fixed(NamedTuple):
-    """A decision that was made ahead of its call, and the ids of that call."""
-
-    ids: NDArray[Any]
-    decision: Decision
-
-
 class LookaheadRows(MendedInForks):
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
@@ -79,7 +72,7 @@ class LookaheadRows(MendedInForks):
         self._calls = self._in_flight = 0  # that were told of, and those whose rows are not yet kept
         self._generation = 0  # how often what was known was forgotten
         self._hinted: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
-        self._fixed: deque[_Fixed] = deque()
+        self._fixed: deque[tuple[NDArray[Any], Decision]] = deque()  # ids of next calls, and what is decided on them
         self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
 
     @classmethod
@@ -214,11 +207,11 @@ class LookaheadRows(MendedInForks):
 
     def _hinted_decision(self, ids: NDArray[Any]) -> Decision | None:
         """The decision on the next call that was told of; None where these are not its ids."""
-        if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
+        if not (np.array_equal(self._fixed[0][0], ids) if self._fixed else self._lookahead.is_next(ids)):
             self._count_other()
             return None
         self._others = 0
-        return self._fixed.popleft().decision if self._fixed else self._step()
+        return self._fixed.popleft()[1] if self._fixed else self._step()
 
     def _count_other(self) -> None:
         """Another call came than the next one that is known."""
@@ -250,7 +243,7 @@ class LookaheadRows(MendedInForks):
         while self._hinted:
             ids = self._hinted[0]
             decision = self._step()
-            self._fixed.append(_Fixed(ids, decision))
+            self._fixed.append((ids, decision))
             told.append(part(ids, decision.misses))
         return told
 

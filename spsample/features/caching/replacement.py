@@ -59,6 +59,7 @@ class ChosenRows(MendedInForks):
 
     def __init__(self, rows: KeptRows, order: NDArray[np.uint8]) -> None:
         super().__init__()
+        self.dtype, self.row_bytes = rows.dtype, rows.row_bytes
         self._rows: KeptRows | LookaheadRows = rows
         self._order: NDArray[np.uint8] | None = order  # None: it is chosen
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
@@ -96,19 +97,9 @@ class ChosenRows(MendedInForks):
         return self._order is not None or self._rows.looks_ahead
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of their numbers."""
-        return self._rows.dtype
-
-    @property
     def reader(self) -> Any:
         """Gives rows by place."""
         return self._rows.reader
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return self._rows.row_bytes
 
     @property
     def nbytes(self) -> int:
