@@ -17,7 +17,7 @@ from spsample.planning.buffers import NOTHING_AHEAD, FeaturesAhead
 from spsample.sparse import Frontier
 from spsample.sparse.operand import EntryLimit
 
-MOST_BATCHES = 1 << 62
+MAX_BATCHES = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class BudgetedPlan(ABC):
         return self.ahead.fetched_bytes(self.sources_of(bulk_size))
 
     def fits(self, bulk_size: int) -> bool:
-        """Tell whether bulks of `bulk_size` batches are within the budget."""
+        """Return whether bulks of `bulk_size` batches are within the budget."""
         return self.peak(bulk_size) <= self.memory_budget
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
-        return largest_fitting(require_int("most", most, minimum=0, maximum=MOST_BATCHES), self.fits)
+        return largest_fitting(require_int("most", most, minimum=0, maximum=MAX_BATCHES), self.fits)
 
     def require(self, bulk_size: int) -> None:
         """Refuse a bulk size that does not fit.
@@ -74,7 +74,7 @@ class BudgetedPlan(ABC):
         CapacityError
             It names the largest one that does.
         """
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         if bulk_size == 0 or self.fits(bulk_size):
             return
         largest = self.largest(bulk_size)
@@ -139,7 +139,7 @@ class MostEntries(EntryLimit):
         self._left = most_entries
 
     def surely_allows(self, entries: int) -> bool:
-        """Tell whether that many are left."""
+        """Return whether that many are left."""
         return entries <= self._left
 
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:
@@ -164,4 +164,4 @@ def _count(frontier: Frontier, draw: Draw) -> int:
     return int(of_batches.sum())
 
 
-__all__ = ["MOST_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]
+__all__ = ["MAX_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]

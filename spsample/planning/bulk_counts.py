@@ -1,7 +1,8 @@
-"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted or at most."""
+"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted, at most or of a `Trial`."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.planning.budget import MostEntries
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
+from spsample.sampling.workload import Workload
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
@@ -118,6 +121,46 @@ class BulkCounts:
 def _layer_bytes(layer: LayerCounts, batches: int, id_bytes: int) -> int:
     pointers = POINTER_BYTES * (layer.rows + 4 * batches)
     return id_bytes * layer.sources + pointers + layer.entries * (id_bytes + layer.value_bytes + layer.id_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Batches that were sampled.
+
+    Attributes
+    ----------
+    bulk : BulkSample
+    seconds : float
+    """
+
+    bulk: BulkSample
+    seconds: float
+
+    @classmethod
+    def of(cls, pilots: Workload, most_entries: int | None = None) -> Trial:
+        """Sample them all at once; collective on a graph of several ranks.
+
+        Raises
+        ------
+        TooManyEntriesError
+            If they would have more than `most_entries`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import spsample as sp
+        >>> work = Workload(sp.load_dataset("rmat:8,4").graph, np.arange(64), sp.GraphSAGE([2]), batch_size=16)
+        >>> Trial.of(work.pilots(2)).counts.batches
+        2
+        """
+        start = time.perf_counter()
+        bulk = pilots.run(None if most_entries is None else MostEntries(most_entries))
+        return cls(bulk, time.perf_counter() - start)
+
+    @property
+    def counts(self) -> BulkCounts:
+        """Sizes that decide the memory of bulks of such batches."""
+        return BulkCounts.of(self.bulk)
 
 
 def relative_deviation(sizes: NDArray[Any]) -> float:
@@ -260,6 +303,7 @@ __all__ = [
     "BulkCounts",
     "GraphProfile",
     "LayerCounts",
+    "Trial",
     "most_bytes",
     "most_counts",
     "relative_deviation",

@@ -12,9 +12,8 @@ from spsample.common.memory import available_memory, most_memory
 from spsample.common.units import count, format_bytes
 from spsample.errors import CapacityError
 from spsample.planning.budget import TooManyEntriesError
-from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
+from spsample.planning.bulk_counts import BulkCounts, Trial, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.trial import Trial
 from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 from spsample.store.base_graph import BaseGraph
@@ -22,7 +21,7 @@ from spsample.store.base_graph import BaseGraph
 AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
 CALL_PILOTS = 4  # batches of a call that may not fit
 NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
-FEW_BYTES = 24 << 20  # a million entries
+MIN_CHECKED_BYTES = 24 << 20  # a million entries
 PEAK_PER_RESULT_BYTE = 4  # bytes of a peak for a byte of its result, estimated high
 THREAD_BYTES_PER_VERTEX = 32  # of a peak, on each thread, estimated high
 MACHINE_SHARE = 1 / 16  # of all memory: what takes less is not held against what is available
@@ -127,9 +126,9 @@ def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
 
 
 def _surely_fits(call: Workload) -> bool:
-    """Tell whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
+    """Return whether a call takes so little that the available memory need not be read now, which takes 0.1 ms."""
     arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
-    if arrays <= FEW_BYTES:
+    if arrays <= MIN_CHECKED_BYTES:
         return True
     most = PEAK_PER_RESULT_BYTE * arrays + THREAD_BYTES_PER_VERTEX * get_num_threads() * call.graph.num_nodes
     if most <= MACHINE_SHARE * most_memory():

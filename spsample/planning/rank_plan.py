@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from spsample.common.units import format_bytes
-from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
+from spsample.planning.budget import MAX_BATCHES, BudgetedPlan
 from spsample.planning.buffers import Buffers, SharedBulk
-from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.bulk_counts import BulkCounts, Trial
 from spsample.planning.memory_check import default_budget
 from spsample.planning.scratch import CALL_BYTES, device_scratch
-from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample
 from spsample.sampling.workload import Workload
 
@@ -60,7 +59,7 @@ class RankPlan(BudgetedPlan):
     @property
     def bulk_size(self) -> int:
         """The largest number of batches of a bulk over all ranks; 0 where a batch per rank does not fit."""
-        return self.largest(MOST_BATCHES) // self.ranks * self.ranks
+        return self.largest(MAX_BATCHES) // self.ranks * self.ranks
 
     def peak(self, bulk_size: int) -> int:
         """Bytes of a rank at the peak with bulks of `bulk_size` batches over all ranks."""

@@ -67,15 +67,15 @@ def layer_rows(graph: Graph, bulk: BulkSample) -> list[LayerRows]:
     >>> import spsample as sp
     >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
     >>> bulk = sp.bulk_sample(graph, [0, 1, 3], sp.GraphSAGE([2, 2]), batch_size=2)
-    >>> [one.vertices.tolist() for one in layer_rows(graph, bulk)]
+    >>> [rows.vertices.tolist() for rows in layer_rows(graph, bulk)]
     [[0, 1, 3], [0, 1, 2, 3, 3, 0]]
     """
-    found, known = [], np.zeros(len(bulk), np.int64)
+    frontiers, known = [], np.zeros(len(bulk), np.int64)
     for layer in reversed(bulk.layers):
-        found.append(_frontier(graph, layer, known, has_gaps=bulk.sampler.kind == "layer-wise"))
+        frontiers.append(_frontier(graph, layer, known, has_gaps=bulk.sampler.kind == "layer-wise"))
         if bulk.sampler.layout == "subgraph":
             known = layer.dst_ranges.size
-    return found
+    return frontiers
 
 
 def _frontier(graph: Graph, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
@@ -100,7 +100,7 @@ def _src(layer: BulkLayer) -> IntArray:
 def _largest_gaps(layer: BulkLayer) -> Int64Array:
     batches = range(len(layer.src_ranges.size))
     src = (np.sort(layer.src[layer.src_ranges[i]]).astype(np.int64) for i in batches)
-    return np.array([np.diff(one, prepend=0).max(initial=0) for one in src], np.int64)
+    return np.array([np.diff(vertices, prepend=0).max(initial=0) for vertices in src], np.int64)
 
 
 def count_by_owner(
@@ -161,15 +161,15 @@ def merged_columns(
         return counted, most
     cells = frontier.batch[kept] * shape[1] + parts[kept]
     order = np.argsort(cells, kind="stable")
-    found, first = np.unique(cells[order], return_index=True)
-    for cell, rows in zip(found.tolist(), np.split(kept[order], first[1:]), strict=True):
+    filled, first = np.unique(cells[order], return_index=True)
+    for cell, rows in zip(filled.tolist(), np.split(kept[order], first[1:]), strict=True):
         times = _times(columns_of(graph, frontier, rows), graph.num_nodes)
         counted.flat[cell], most.flat[cell] = np.count_nonzero(times), times.max(initial=0)
     return counted, most
 
 
 def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
-    """How often each column is there, some of them 0 times."""
+    """Return how often each column appears, some of them 0 times."""
     if num_nodes > SPARSE * len(columns):
         return np.unique(columns, return_counts=True)[1]
     return np.bincount(columns)
@@ -198,7 +198,7 @@ def expected_draws(
     >>> from spsample.planning.cluster.layer_rows import layer_rows
     >>> sampler = sp.LADIES([8, 200])
     >>> rows = layer_rows(graph, sp.bulk_sample(graph, range(64), sampler, batch_size=32))
-    >>> [expected_draws(graph, one, sampler, s).tolist() for one, s in zip(rows, sampler.sizes)]
+    >>> [expected_draws(graph, frontier, sampler, s).tolist() for frontier, s in zip(rows, sampler.sizes)]
     [[25.0, 25.0], [482.0, 482.0]]
     """
     if sampler.replace:
