@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["budget_bytes", "left_beside_loader", "rows_beside", "rows_within"]
 
 RESERVE = 8
-"""One part of so many of the memory is left for all else: models, gradients, other programs."""
+"""One part in so many of the memory is left for all else: models, gradients, other programs."""
 
 
 def budget_bytes(budget: Any) -> int:
@@ -46,7 +46,9 @@ def budget_bytes(budget: Any) -> int:
 
 
 def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows a cache of the source keeps within a budget in bytes, the map included: so much, and for each row.
+    """Return the number of rows that a cache of the source keeps within a budget in bytes, the map included.
+
+    `map_bytes` are those of the map: for all vertices, and beside each row.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
 
 
 def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows a cache of the source keeps in memory that is free, the map included; 0 where not one fits.
+    """Return the number of rows that a cache of the source keeps in free memory, with the map; 0 where none fits.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) ->
 
 
 def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows fit, with the map."""
+    """Return the number of rows that fit, with the map."""
     if budget == 0:
         return 0
     if budget >= num_rows * row_bytes:
@@ -109,7 +111,7 @@ def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: 
 def left_beside_loader(
     source: FeatureSource, workload: Mapping[str, Any], ranks: Communicator, replacement: type[KeptRows | ChosenRows]
 ) -> int:
-    """Bytes that a cache may take: what is available, less what a loader needs that gathers from it.
+    """Return the bytes that a cache may take: those available, less what a loader needs that gathers from it.
 
     That is what `BulkLoader` itself plans for these batches, with its default arguments and the cache as its features.
     An eighth of what is available is left, too. Ranks of one machine share the rest. Collective on the ranks of the

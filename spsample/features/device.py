@@ -190,7 +190,7 @@ class DeviceFeatures(RowKeeper):
 
 
 def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
-    """How many rows lie on a device with `free` bytes: of a share, of an amount of memory in words, or of "auto".
+    """Return the number of rows on a device with `free` bytes: by a share, an amount of memory in words, or "auto".
 
     Raises
     ------

@@ -32,20 +32,20 @@ BLOCK_BYTES = 4096
 
 READS_AT_A_TIME = 32
 _PAGE_BYTES = 512  # below which rows share a page
-_MOST_SHIFT = 20
+_MAX_SHIFT = 20
 _BYTES_PER_PAGE = 2  # six sets of 1 bit, three of them with places, and a count of 1 byte
 _BYTES_PER_FRAME = 8  # beside the page: two numbers that lead to it
 _STACK_BYTES = 16 << 10
-_LARGEST_READ = 256 << 10
+_MAX_READ = 256 << 10
 _BUFFER_PART = 64  # of the budget, for buffers of larger reads than a page needs
-_MOST_BUFFER_PART = 16
+_MAX_BUFFER_PART = 16
 _SET_PART = 8  # of the budget, for what each page of the file takes: pages are made larger instead
 _KNOWN_PART = 16
-_MOST_KNOWN = 32
+_MAX_KNOWN = 32
 
 
 class DiskPlan(NamedTuple):
-    """How a budget is spent.
+    """The division of a budget.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class DiskPlan(NamedTuple):
 
 
 def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
-    """How `budget` bytes are spent on rows of a file; with a budget of 0 on nothing but reading them.
+    """Plan how `budget` bytes are spent on rows of a file; a budget of 0 serves nothing but reading them.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map
     readers, blocks = _buffers(budget, page_bytes)
     beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
     set_bytes = 8 * -(-num_pages // 64)
-    known = 0 if budget == 0 else max(1, min(_MOST_KNOWN, budget // _KNOWN_PART // set_bytes))
+    known = 0 if budget == 0 else max(1, min(_MAX_KNOWN, budget // _KNOWN_PART // set_bytes))
     frame_bytes = page_bytes + _BYTES_PER_FRAME
     frames = 0 if budget == 0 else (budget - beside - known * set_bytes) // frame_bytes
     frames = min(frames, num_pages)
@@ -132,7 +132,7 @@ def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, m
 
 def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
     shift = max(_PAGE_BYTES // row_bytes, 1).bit_length() - 1
-    while budget and shift < _MOST_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
+    while budget and shift < _MAX_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
         shift += 1
     return shift
 
@@ -140,13 +140,13 @@ def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
 def _buffers(budget: int, page_bytes: int) -> tuple[int, int]:
     """Reads at a time, and blocks of each: a page may lie on two blocks more than it is long."""
     least = -(-(page_bytes + 2 * BLOCK_BYTES - 2) // BLOCK_BYTES)
-    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _LARGEST_READ) // BLOCK_BYTES
+    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _MAX_READ) // BLOCK_BYTES
     blocks = max(least, wanted)
-    fitting = budget // _MOST_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
+    fitting = budget // _MAX_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
     return max(1, min(READS_AT_A_TIME, fitting if budget else READS_AT_A_TIME)), blocks
 
 
-_LARGEST_PAGE = 1 << 20
+_MAX_PAGE_ROWS = 1 << 20
 
 
 class DiskCounts(NamedTuple):
@@ -397,7 +397,7 @@ def _unreadable(file: ArrayFile, error: OSError) -> DataError:
 def _require_page_rows(page_rows: int | None) -> None:
     if page_rows is None:
         return
-    count = require_int("page_rows", page_rows, minimum=1, maximum=_LARGEST_PAGE)
+    count = require_int("page_rows", page_rows, minimum=1, maximum=_MAX_PAGE_ROWS)
     if count & (count - 1):
         raise InputError(argument="page_rows", given=str(count), expected="a power of two")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FileChangeGuard", "FileState", "file_state", "state_of_path"]
 
 _CHUNK_BYTES = 16 << 20
-"""Of rows that are read again at a time."""
+"""Bytes of the rows that are read again at a time."""
 
 
 class FileState(NamedTuple):

@@ -92,7 +92,7 @@ def dense_rows(x: Any, places: NDArray[Any]) -> NDArray[Any]:
 
 
 class RowFormat(ABC):
-    """How rows of features are kept and sent; they come out as float32.
+    """The form in which rows of features are kept and sent; they come out as float32.
 
     Attributes
     ----------

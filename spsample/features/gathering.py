@@ -226,7 +226,7 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
     if isinstance(rows, ReorderedRows):
         return _ReorderedReader(rows, form)
     has_core = compiled_core() is not None
-    is_known = rows.dtype.isnative and rows.dtype.itemsize <= _LARGEST_NUMBER
+    is_known = rows.dtype.isnative and rows.dtype.itemsize <= _MAX_NUMBER_BYTES
     if sparse.issparse(rows):
         if not rows.has_canonical_format:
             rows = rows.copy()
@@ -238,7 +238,7 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
     return RowReader(rows, form)
 
 
-_LARGEST_NUMBER = 8
+_MAX_NUMBER_BYTES = 8
 
 
 def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:

@@ -120,8 +120,8 @@ class Counter:
 class RowKeeper(FeatureSource):
     """Rows of some vertices, kept near, in front of a source that has all of them: its fallback.
 
-    Which rows these are, and where they lie, is a matter of the class. It writes rows in ``_read``, and says in
-    `_recipe` from what it is made again in another process. All else is that of the fallback.
+    A class derived from it decides which rows these are, and where they lie. It writes rows in ``_read``, and returns
+    from `_recipe` what it is made from again in another process. All else is that of the fallback.
 
     Attributes
     ----------
@@ -215,10 +215,10 @@ Targets = Union["NDArray[np.int64]", None]
 """Rows of a result for ids; None: one after the other."""
 
 _CHUNK_BYTES = 64 << 20
-"""Of rows that are read at a time."""
+"""Bytes of the rows that are read at a time."""
 
 LINE_BYTES = 64
-"""Of a line of the caches of processors."""
+"""Bytes of a line of the caches of processors."""
 
 
 class KeptRows:
@@ -233,7 +233,7 @@ class KeptRows:
     Attributes
     ----------
     dtype : numpy.dtype
-        That of their numbers.
+        The type of their numbers.
     num_vertices, row_bytes : int
         Vertices of the source, and bytes of a row.
     slots : SlotMap
@@ -284,7 +284,7 @@ class KeptRows:
         return len(ids) - len(misses)
 
     def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
-        """Tell the source which of these vertices it will be asked for; None: what it was told will not come."""
+        """Announce to the source which of these vertices it will be asked for; None: earlier announcements are void."""
         if source.looks_ahead:
             source._hint(batches and [part(ids, self.slots.find(ids).misses) for ids in batches])
 
@@ -336,7 +336,7 @@ def require_fingerprint(source: FeatureSource, rows: NDArray[Any], fingerprint: 
 
 
 def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
-    """Which of `count` rows to read at a time, as many times on every rank of the source; collective there.
+    """Yield the parts of `count` rows to read, as many parts on every rank of the source; collective there.
 
     Examples
     --------

@@ -121,7 +121,7 @@ class BlockFeatures(FeatureSource):
     Attributes
     ----------
     blocks : RowBlocks
-        Which ranks have which rows.
+        The exchange of rows, with the block that has each.
     """
 
     blocks: RowBlocks
@@ -169,13 +169,13 @@ class PartitionedFeatures(BlockFeatures):
     grid
         The ranks.
     placement
-        Which block holds which row; see `even_placement` for what `open` and `of` take by default.
+        The block of each row; see `even_placement` for what `open` and `of` take by default.
     dtype
         ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"int8"`` (with a scale per column): rows are converted, kept
         in memory and sent so. None: as given, numbers of eight bytes as float32. `spsample.features.formats` states the
         errors.
     phase
-        What a recorder counts the rows as; requests for them as "`phase` requests".
+        The phase that a recorder counts rows in; it counts requests for them in "`phase` requests".
 
     Raises
     ------
@@ -330,7 +330,7 @@ class PartitionedFeatures(BlockFeatures):
         kind = f"{rows.shape[1]} columns of {rows.dtype}"
         words = np.frombuffer(kind.encode().ljust(64), np.uint8)
         kinds = [row.tobytes().decode().strip() for row in comm.all_gather(words, phase="set-up")]
-        other = next((rank for rank, one in enumerate(kinds) if one != kinds[0]), None)
+        other = next((rank for rank, kind in enumerate(kinds) if kind != kinds[0]), None)
         if other is not None:
             raise InputError(
                 argument="block", given=f"{kinds[0]} on rank 0, {kinds[other]} on rank {other}", expected="the same"
@@ -369,7 +369,7 @@ def _require_same_rows(comm: Communicator, argument: str, contents: int | None, 
 
 
 def _checksums(stored: GraphStore, name: str) -> list[Any]:
-    """Those that a store keeps of features; of sparse ones, of each of their arrays."""
+    """Return the checksums that a store keeps of features; of sparse ones, of each of their arrays."""
     specs = sorted(stored.specs.items())
     return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
 
@@ -411,7 +411,7 @@ def _block_of(rows: Any, placement: Placement, block: int) -> Any:
 
 
 def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
-    """How rows are kept; collective where that depends on all of them."""
+    """Return the form in which rows are kept; collective where it depends on all of them."""
     with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
@@ -540,7 +540,7 @@ class PartitionedDeviceFeatures(BlockFeatures):
         return self._kernels.gather_rows_at(self._row_places, places - self.blocks.first_row, self.dim, "float32")
 
     def _sendable(self, rows: Any) -> Any:
-        """Where the communicator takes rows from: on the device, or on the host."""
+        """Return rows where the communicator takes them from: on the device, or on the host."""
         if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
             return rows
         return self._kernels.on_host(rows)

@@ -178,7 +178,7 @@ class RoutedFeatures(RowKeeper):
 
     @property
     def counts(self) -> RouteCounts:
-        """Where rows came from since the beginning, or the last `reset_counts`; those of duplicates too."""
+        """Rows by the place that they came from, since the beginning or the last `reset_counts`; of duplicates too."""
         return RouteCounts(*self._counter.read(self._rows.row_bytes))
 
     def _hint(self, batches: list[Any] | None) -> None:

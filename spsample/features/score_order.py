@@ -73,7 +73,7 @@ def _descending(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _tied(keys: NDArray[np.int64], places: int) -> NDArray[np.int64]:
-    """Where a sorted key differs from one beside it in its place alone."""
+    """Return the positions of sorted keys that differ from one beside them in the place alone."""
     is_tied = np.zeros(len(keys), np.bool_)
     for first in range(0, len(keys) - 1, _AT_ONCE):
         part = keys[first : first + _AT_ONCE + 1]

@@ -1,4 +1,4 @@
-"""Which vertices have a row among those that are kept near, and in which slot it lies: 2 bits a vertex."""
+"""`SlotMap`: the vertices that have a row among those kept near, and the slot of each: 2 bits a vertex."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SlotMap:
     Parameters
     ----------
     vertices : int64 array
-        Those that have a row, ascending and distinct; fewer than 2^32.
+        The vertices that have a row, ascending and distinct; fewer than 2^32.
     num_rows : int
         Number of all vertices.
 

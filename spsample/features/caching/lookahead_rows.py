@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LookaheadRows", "by_score", "rows_ahead"]
 
 _PLACE_BYTES = 8
-"""Of a place: rows on their way there, and the last call that put one there."""
+"""Bytes beside each row: the number of rows on their way to its place, and the last call that put one there."""
 
 _AT_ONCE = 1 << 20
 """Bytes of rows that are moved at a time."""
@@ -297,7 +297,7 @@ def by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def rows_ahead(num_vertices: int, count: int, row_bytes: int) -> int:
-    """How many rows are kept by next use, with all that decides, in the memory of `count` rows; 0 where none fits.
+    """Return the number of rows kept by next use, with what decides, in the memory of `count` rows; 0 where none fits.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ways in which a cache decides which rows it keeps: one set for all time, or by next use where that pays."""
+"""Policies by which a cache keeps rows: one set for all time, or by next use where that pays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spsample.common.checks import require_choice
 from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.common.threads import compiled_core
-from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
+from spsample.features.caching.lookahead import MAX_ITEMS, Lookahead
 from spsample.features.caching.lookahead_rows import LookaheadRows, by_score, rows_ahead
 from spsample.features.keeper import KeptRows, Targets, read_misses, require_fingerprint
 from spsample.features.slot_map import SlotMap, slot_map_bytes
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["REPLACEMENTS", "ChosenRows", "Rows", "replacement_named"]
 
 _CLASSES = 256
-"""Of rows, by their scores: a byte for each row tells which are given up first where the map takes their memory."""
+"""Classes of rows by their scores, a byte a row: rows of the last classes are given up first for the map."""
 
-_FEWEST_BYTES = 200
-"""Of a row, beside which that byte is small; shorter rows stay."""
+_MIN_ROW_BYTES = 200
+"""Size of a row beside which that byte is small; shorter rows stay."""
 
 _TRIALS = (1, 4, 16)
-"""Hints at which it is tried."""
+"""Numbers of hints after which a trial is made."""
 
 _USES, _BATCHES = 1 << 19, 8
-"""Of vertices, or batches if they are more, on which it is tried at most."""
+"""The trial uses at most so many vertices, or batches if these have more."""
 
 _GAIN, _SURE = 0.01, 2.0
-"""Hits that looking ahead has to bring, beyond what the map costs: over uses, and over their root, not by chance."""
+"""Further hits that lookahead must bring: over uses, and over their square root, so that they are no chance."""
 
 _SURELY_UNTOLD = 32
 """Calls after which no hint will come."""
@@ -78,13 +78,13 @@ class ChosenRows(MendedInForks):
         >>> ChosenRows.map_bytes(1_000_000, 400), ChosenRows.map_bytes(1_000_000, 8)
         ((250000, 1), (250000, 0))
         """
-        return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+        return slot_map_bytes(num_rows), int(row_bytes >= _MIN_ROW_BYTES)
 
     @classmethod
     def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
         """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core looks ahead."""
         rows, count = KeptRows(source, vertices), len(vertices)
-        is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
+        is_short = rows.row_bytes < _MIN_ROW_BYTES or source.num_rows > MAX_ITEMS
         if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
             return rows
         order = np.empty(count, np.uint8)

@@ -95,7 +95,7 @@ class _Search:
         return np.minimum.accumulate(all_spared), np.array(all_devices)
 
     def _first_full(self, devices: NDArray[np.int64]) -> int:
-        """How many of the copies on `devices`, in order, are taken when a device is full."""
+        """Return the number of the copies on `devices`, in order, that are taken when a device is full."""
         places = (np.flatnonzero(devices == i) for i in np.flatnonzero(self.room))
         rooms = self.room[self.room > 0]
         return int(min(at[room - 1] + 1 for at, room in zip(places, rooms, strict=True) if len(at) >= room))

@@ -17,8 +17,8 @@ from spsample.features.copies.plan import CopyPlan, CopyRequest, link_costs, req
 from spsample.features.score_order import hottest
 
 __all__ = [
+    "MAX_DEVICES",
     "METHODS",
-    "MOST_DEVICES",
     "best_copies",
     "deal_snake",
     "interleaved",
@@ -45,9 +45,9 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([9.0, 4, 3, 2, 1])
-    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
     [[0, 3], [1, 2]]
-    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
     request = _alike(request)
@@ -77,7 +77,7 @@ def _alike(request: CopyRequest) -> CopyRequest:
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
-    """How many vertices have a copy: from B on, one more as long as it spares more than the copy that gives way.
+    """Return the number of vertices with a copy: from B on, one more while it spares more than the copy it replaces.
 
     With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex spares falls with
     c, what the last further copy spares rises.
@@ -123,9 +123,9 @@ def interleaved(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([9.0, 8, 7, 6, 5, 4])
-    >>> [one.tolist() for one in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5))]
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5))]
     [[0, 2], [1, 3]]
-    >>> [one.tolist() for one in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5, head=1))]
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5, head=1))]
     [[0, 1], [0, 2]]
     """
     n, budget = request.devices, request.budget
@@ -140,7 +140,8 @@ def replicated(request: CopyRequest) -> list[NDArray[np.int64]]:
 
     Examples
     --------
-    >>> [one.tolist() for one in replicated(CopyRequest(np.array([1.0, 3, 2]), devices=2, budget=2, alpha=1.0))]
+    >>> request = CopyRequest(np.array([1.0, 3, 2]), devices=2, budget=2, alpha=1.0)
+    >>> [vertices.tolist() for vertices in replicated(request)]
     [[1, 2], [1, 2]]
     """
     if request.scores.ndim == 1:
@@ -164,7 +165,7 @@ def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([6.0, 5, 4, 3, 2, 1])
-    >>> [one.tolist() for one in song_jiang(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    >>> [vertices.tolist() for vertices in song_jiang(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
     [[0, 2], [3, 1]]
     """
     n, budget = request.devices, request.budget
@@ -181,7 +182,7 @@ def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
 
 
 def _replacements(scores: NDArray[np.float64], devices: int, budget: int, alpha: float) -> int:
-    """How many of the vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
+    """Return how many vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
 
     def is_worse(new: int) -> bool:
         return not scores[budget + new] > alpha * scores[budget - 1 - new // (devices - 1)]
@@ -210,8 +211,8 @@ METHODS: dict[str, Callable[[CopyRequest], list[NDArray[np.int64]]]] = {
 """By name: what makes of a request the vertices of each device."""
 
 
-MOST_DEVICES = 2**14
-"""Of a plan: links are looked at pair by pair."""
+MAX_DEVICES = 2**14
+"""Devices of a plan at most: links are looked at pair by pair."""
 
 
 def plan_copies(
@@ -227,7 +228,7 @@ def plan_copies(
     scores : array_like (n,) or (devices, n)
         How often each vertex is needed, by every device or by each: counts or probabilities.
     devices : int
-        Number of devices that reach each other, at most `MOST_DEVICES`.
+        Number of devices that reach each other, at most `MAX_DEVICES`.
     budget : int
         Rows that each device keeps; more than n are n.
     alpha : float or array_like (devices, devices)
@@ -257,12 +258,12 @@ def plan_copies(
     >>> from spsample.features.copies import cost
     >>> scores = [9, 4, 3, 2, 1]
     >>> plan = plan_copies(scores, devices=2, budget=2, alpha=0.5)
-    >>> [one.tolist() for one in plan.vertices]
+    >>> [vertices.tolist() for vertices in plan.vertices]
     [[0, 1], [0, 2]]
     >>> cost(plan, scores, alpha=0.5)
     CopyCost(mean 4.75, largest 5)
     """
-    devices = require_int("devices", devices, minimum=1, maximum=MOST_DEVICES)
+    devices = require_int("devices", devices, minimum=1, maximum=MAX_DEVICES)
     budget = require_int("budget", budget, minimum=0)
     method = require_choice("method", method, tuple(METHODS))
     checked = require_scores(scores, devices)

@@ -253,8 +253,8 @@ class CopyCost:
 
     Examples
     --------
-    >>> found = CopyCost(np.array([1.0, 2.0]))
-    >>> found, found.mean, found.largest
+    >>> costs = CopyCost(np.array([1.0, 2.0]))
+    >>> costs, costs.mean, costs.largest
     (CopyCost(mean 1.5, largest 2), 1.5, 2.0)
     """
 

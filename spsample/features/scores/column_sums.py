@@ -148,7 +148,7 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
-        beyond = max(bits - _LARGEST_SCALE, 0)  # of tiny numbers, which are made larger first
+        beyond = max(bits - _MAX_SCALE, 0)  # of tiny numbers, which are made larger first
         for rows in _some_rows(block, entries_at_once):
             numbers = addends(rows)
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
@@ -160,7 +160,7 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
 _Add = Callable[[CsrRows, NDArray[np.float64], float, Int64Array], None]
 """Adds numbers, times a scale and rounded up, to the sums of the columns of some rows."""
 
-_LARGEST_SCALE = 1000
+_MAX_SCALE = 1000
 """The power of two that is still a float64."""
 
 

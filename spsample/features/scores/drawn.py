@@ -24,10 +24,10 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 STEPS = 60
-"""Newton's, at most: from below, on a concave function, so that they never pass the solution."""
+"""Newton steps at most: from below, on a concave function, so that they never pass the solution."""
 
 LAST_STEP = 1e-7
-"""Of the factor: what is left after a step is about the square of the step."""
+"""Relative size of the last step: the error after a step is about its square."""
 
 _AT_ONCE = 1 << 14
 """Outcomes that are looked at together: they stay in the cache."""
