@@ -231,7 +231,7 @@ class Loaded:
         return NeededRows(batches, epoch, num_edges)
 
     def usual_scores(self, seeds: Ids) -> Scores:
-        """(n,) the scores that a cache takes unless told otherwise, for some seeds."""
+        """(n,) the scores that a cache takes by default, for some seeds."""
         work = self.workload
         name = usual_score(work.graph, work.sampler)
         return score(name, work.graph, seeds, work.sampler, work.batch_size, random_seed=self.random_seed)

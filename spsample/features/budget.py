@@ -64,8 +64,12 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
     >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
     50
     """
-    count = _rows_and_map_within(budget, source.num_rows, source.stored_row_bytes, map_bytes)
-    size, free = count * source.stored_row_bytes, available_memory()
+    row_bytes, (of_all, of_each) = source.stored_row_bytes, map_bytes
+    count = rows_beside(source, budget, map_bytes)
+    if count < min(budget, source.num_rows, 1):
+        expected = f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map"
+        raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
+    size, free = count * row_bytes, available_memory()
     if size > free:
         raise CapacityError(
             argument="budget",
@@ -87,25 +91,9 @@ def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) ->
     (50, 0)
     """
     row_bytes, (of_all, of_each) = source.stored_row_bytes, map_bytes
-    least = of_all + of_each + row_bytes
-    return _rows_and_map_within(free if free >= least else 0, source.num_rows, row_bytes, map_bytes)
-
-
-def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:
-    """Return the number of rows that fit, with the map."""
-    if budget == 0:
-        return 0
-    if budget >= num_rows * row_bytes:
-        return num_rows
-    of_all, of_each = map_bytes
-    count = (budget - of_all) // (row_bytes + of_each)
-    if count < 1:
-        raise InputError(
-            argument="budget",
-            given=format_bytes(budget),
-            expected=f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map",
-        )
-    return count
+    if free > 0 and free >= source.num_rows * row_bytes:
+        return source.num_rows
+    return max(free - of_all, 0) // max(row_bytes + of_each, 1)
 
 
 def left_beside_loader(

@@ -77,7 +77,7 @@ class DeviceFeatures(RowKeeper):
 
     Notes
     -----
-    Over a source it counts hits and misses, passes on hints (`prefetch_hint`: the source is told the ids that miss),
+    Over a source it counts hits and misses, passes on hints (`prefetch_hint`: those of the ids that miss),
     and is pickled as its recipe, the source and which rows are hot. Pinned memory for the misses of a call is kept for
     the next one.
 
@@ -124,7 +124,7 @@ class DeviceFeatures(RowKeeper):
         return DeviceFeatures._again, (self.source, hot, contents_of(rows))
 
     def __deepcopy__(self, memo: Any) -> DeviceFeatures:
-        return self  # the map to the rows has the addresses of these very ones
+        return self  # the map has the addresses of these rows
 
     def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
         """Ids and places on the device; those that were there are not looked at."""

@@ -56,7 +56,7 @@ def device_arguments(kernels: CudaKernels, source: FeatureSource, ids: Any, out:
 
 
 class _PinnedRows(NamedTuple):
-    """Pinned memory: as the host writes to it, as kernels read it, the address of each row, and who read it last."""
+    """Pinned memory, as the host writes to it and as kernels read it; addresses of its rows, and its last readers."""
 
     host: NDArray[Any]
     read: Any
@@ -68,7 +68,7 @@ class StagedRows:
     """Pinned memory for rows of one kind: a piece for each thread that has some under way, a quarter larger than asked.
 
     A kernel reads the rows straight from there, so they cross the bus once and take no memory of the device. A piece is
-    written to again once the kernels that read it are done; nobody waits for them before.
+    written to again once the kernels that read it are done; no thread waits for them before.
 
     Parameters
     ----------

@@ -201,6 +201,6 @@ def _format(rows: NDArray[Any], dtype: str | None) -> RowFormat:
     if dtype is None:
         kept = rows.dtype if rows.dtype.name in ("float32", "float16") else np.dtype(np.float32)
         return AsStored(kept)
-    is_scaled = str(dtype) == "int8"  # whatever it is: what is no name is refused below
+    is_scaled = str(dtype) == "int8"  # format_for refuses what is no name
     largest = np.abs(rows).max(axis=0, initial=0) if is_scaled else None
     return format_for(dtype, largest)

@@ -31,15 +31,15 @@ BLOCK_BYTES = 4096
 """Reads begin and end with a block of so many bytes."""
 
 READS_AT_A_TIME = 32
-_PAGE_BYTES = 512  # below which rows share a page
+_PAGE_BYTES = 512  # shorter rows share a page
 _MAX_SHIFT = 20
-_BYTES_PER_PAGE = 2  # six sets of 1 bit, three of them with places, and a count of 1 byte
-_BYTES_PER_FRAME = 8  # beside the page: two numbers that lead to it
+_BYTES_PER_PAGE = 2  # six bit sets, three of them with places, and a count of 1 byte
+_BYTES_PER_FRAME = 8  # beside the page: the two numbers of the map to it
 _STACK_BYTES = 16 << 10
 _MAX_READ = 256 << 10
-_BUFFER_PART = 64  # of the budget, for buffers of larger reads than a page needs
+_BUFFER_PART = 64  # 1/64 of the budget serves larger reads than a page needs
 _MAX_BUFFER_PART = 16
-_SET_PART = 8  # of the budget, for what each page of the file takes: pages are made larger instead
+_SET_PART = 8  # at most 1/8 of the budget is for the sets: pages are made larger instead
 _KNOWN_PART = 16
 _MAX_KNOWN = 32
 
@@ -182,14 +182,14 @@ class DiskFeatures(MendedInForks, FeatureSource):
     Use it where features are larger than memory. `gather` finds which rows are not in memory and reads them in the
     order of the file, 32 reads at a time, past the system's cache of pages: beside the budget no memory is taken. What
     is read and wanted again soon is kept in place of what is wanted later. What a batch will want is known where the
-    loader tells of it (`prefetch_hint`); beyond that, and without, rows that were wanted most often stay.
+    loader announces it (`prefetch_hint`); beyond that, and without, rows that were wanted most often stay.
 
     Parameters
     ----------
     path : path-like
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
-        Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
+        Bytes, or text such as ``"2GiB"``, for all that is kept: rows, the map to them, known batches, buffers
         of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once
         they were read. Beside it a call takes 8 bytes for each of its ids while it runs, twice as many with a map.
     name : str, optional
@@ -226,7 +226,7 @@ class DiskFeatures(MendedInForks, FeatureSource):
     -----
     Threads may gather side by side; one does so at a time, with the threads of its call. Features are pickled as their
     recipe: path, budget and options; what was kept is read anew. A file that was written to since it was opened is
-    refused by the next `gather`, and by whoever opens a recipe.
+    refused by the next `gather`, and where a recipe is opened.
 
     References
     ----------
@@ -300,7 +300,7 @@ class DiskFeatures(MendedInForks, FeatureSource):
         self._open_rows().reset_counts()
 
     def file_state(self) -> FileState | None:
-        """Return what tells cheaply that the file was written to."""
+        """Return the state of the file, which changes when it is written to."""
         return state_of_path(self.file.path)
 
     def _hint(self, batches: list[Any] | None) -> None:
@@ -313,7 +313,7 @@ class DiskFeatures(MendedInForks, FeatureSource):
                 rows.forget()
 
     def _announce(self, rows: Any, batches: Iterable[NDArray[Any]] = ()) -> None:
-        """Append batches, and tell the core of as many of the first ones as it has room for."""
+        """Append batches, and announce as many of the first ones to the core as it has room for."""
         with self._lock():
             self._waiting.extend(batches)
             while self._waiting and rows.announce(self._waiting[0]):

@@ -164,16 +164,16 @@ class RowKeeper(FeatureSource):
         self._counter.reset()
 
     def fingerprint(self) -> int | None:
-        """Return what the source does: a number that tells its rows from others, or None."""
+        """Return the fingerprint of the source's rows, or None."""
         return self.source.fingerprint()  # type: ignore[no-any-return]
 
     def file_state(self) -> FileState | None:
-        """Return that of the source: what tells cheaply that its file was written to."""
+        """Return the state of the source's file, which changes when it is written to; or None."""
         return self.source.file_state()  # type: ignore[no-any-return]
 
     @property
     def looks_ahead(self) -> bool:
-        """True where the source does better when it is told the next calls."""
+        """True where the source does better with announced calls."""
         return self.source.looks_ahead  # type: ignore[no-any-return]
 
     def _fail(self, error: Exception) -> None:

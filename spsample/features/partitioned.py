@@ -13,7 +13,7 @@ from scipy import sparse
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import exchange_numbers
-from spsample.comm.objects import require_same
+from spsample.comm.objects import all_gather_object, require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
@@ -326,10 +326,7 @@ class PartitionedFeatures(BlockFeatures):
 
     def _require_same_columns(self, rows: Any) -> None:
         """All ranks' rows must have the same shape and dtype."""
-        comm = self.grid.comm
-        kind = f"{rows.shape[1]} columns of {rows.dtype}"
-        words = np.frombuffer(kind.encode().ljust(64), np.uint8)
-        kinds = [row.tobytes().decode().strip() for row in comm.all_gather(words, phase="set-up")]
+        kinds = all_gather_object(self.comm, f"{rows.shape[1]} columns of {rows.dtype}")
         other = next((rank for rank, kind in enumerate(kinds) if kind != kinds[0]), None)
         if other is not None:
             raise InputError(
@@ -422,7 +419,7 @@ def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
         largest = np.zeros(rows.shape[1])
         for chunk in _chunks(rows):
             np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)
-        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may pass over what is not a number
+        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may ignore NaN
     return format_for(dtype, grid.comm.all_reduce(largest, "max", phase="set-up"))
 
 

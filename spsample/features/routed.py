@@ -141,10 +141,10 @@ class RoutedFeatures(RowKeeper):
         vertices, is_alone = np.sort(plan.vertices[rank]), source.comm.size == 1
         with collective(grid.comm, call="routes to copies"):
             holders = nearest_holders(plan, links, rank)  # a rank, or the number of ranks: the source
-            here = source.block_vertices()  # which is never asked of another rank
+            here = source.block_vertices()  # rows that are never requested from another rank
             holders[here[holders[here] != rank]] = plan.devices
             rows = KeptRows(source, vertices) if is_alone else None
-        rows = KeptRows(source, vertices) if rows is None else rows  # collective by itself
+        rows = KeptRows(source, vertices) if rows is None else rows  # collective: outside of `collective`
         self._begin(source, kinds=3)
         self._rows, self.stored_dtype = rows, rows.dtype
         self._holders, self._peers = holders, PeerRows(grid, rows, source.num_rows)

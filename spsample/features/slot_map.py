@@ -126,7 +126,7 @@ def slot_words(vertices: NDArray[np.int64], num_rows: int) -> NDArray[np.uint64]
     [1, 4294967298]
     """
     words = np.zeros(-(-num_rows // _VERTICES), np.uint64)
-    first = np.flatnonzero(np.diff(vertices // _VERTICES, prepend=-1))  # of each word, where it has any
+    first = np.flatnonzero(np.diff(vertices // _VERTICES, prepend=-1))  # the first vertex of each word that has any
     if len(vertices):
         bits = np.uint64(1) << (vertices % _VERTICES).astype(np.uint64)
         words[vertices[first] // _VERTICES] = np.bitwise_or.reduceat(bits, first)

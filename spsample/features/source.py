@@ -177,7 +177,7 @@ class FeatureSource(ABC):
         return np.empty(0, np.int64)
 
     def fingerprint(self) -> int | None:
-        """Return a number that tells the rows from others; None where they are not read for it."""
+        """Return a number that differs for other rows; None where they are not read for it."""
         return None
 
     def file_state(self) -> FileState | None:

@@ -38,6 +38,8 @@ class BudgetedPlan(ABC):
     batch_size: int
     ahead: FeaturesAhead = field(default=NOTHING_AHEAD, kw_only=True)
 
+    _single_batches = "one at a time"  # the smallest bulk, in words
+
     @abstractmethod
     def peak(self, bulk_size: int) -> int:
         """Bytes at the peak with bulks of `bulk_size` batches; more batches never take less."""
@@ -96,11 +98,6 @@ class BudgetedPlan(ABC):
     def _budget(self) -> str:
         """The budget in words."""
         return format_bytes(self.memory_budget)
-
-    @property
-    def _single_batches(self) -> str:
-        """The smallest bulk, in words."""
-        return "one at a time"
 
 
 def largest_fitting(most: int, fits: Callable[[int], bool]) -> int:

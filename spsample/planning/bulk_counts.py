@@ -21,7 +21,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
-POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
+POINTER_BYTES = 8  # bytes of a row of a result, and of a batch in each of its pointers
 VALUE_BYTES, ID_BYTES = 8, 8
 ENTRY_BYTES = 8 + VALUE_BYTES + ID_BYTES
 WHOLE = -1  # the fanout that takes whole rows
@@ -274,7 +274,7 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     return _most_bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
 
 
-@lru_cache(maxsize=128)  # a small call asks for little else
+@lru_cache(maxsize=128)  # most of the time of a small call
 def _most_bytes(
     num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
 ) -> int:

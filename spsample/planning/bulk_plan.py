@@ -16,11 +16,11 @@ from spsample.planning.scratch import scratch_on
 from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 
-MODEL_MARGIN = 0.35  # of arrays, as measured: blocks of memory are larger than their arrays, and some are kept
-DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
+MODEL_MARGIN = 0.35  # share of the arrays, measured: blocks of memory are larger than their arrays, and some are kept
+DEVIATIONS = 1.5  # standard deviations by which the mean of batches may pass that of the pilots
 CALL_BYTES = 8 << 20  # small arrays, stacks of threads
-SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
-ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
+SEED_BYTES = 48  # bytes of a seed of a bulk: in the order given, as ids, sorted, and its place
+ORDER_BYTES = 16  # bytes of a seed of an epoch: its id and its place in the order
 FEATURE_MARGIN = 1.1
 MAX_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
 
@@ -64,11 +64,6 @@ class BulkPlan(BudgetedPlan):
     id_bytes: int
     scratch: Callable[[BulkCounts], int]
     pilot_seconds: float = 0.0
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the sizes of pilot batches over their mean."""
-        return self.counts.spread
 
     @property
     def bulk_size(self) -> int:
@@ -160,7 +155,7 @@ class BulkPlan(BudgetedPlan):
     def _deviation(self, bulk_size: int) -> float:
         """Return by how much the mean of `bulk_size` batches may pass the mean of the pilots."""
         pilots = max(self.counts.batches, 1)
-        return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
+        return DEVIATIONS * self.counts.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
 
 def plan_of(

@@ -19,7 +19,7 @@ from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.workload import Workload
 
-PILOT_SHARE, MIN_PILOTS, MAX_PILOTS = 1 / 16, 2, 32  # of the batches of an epoch, and batches
+PILOT_SHARE, MIN_PILOTS, MAX_PILOTS = 1 / 16, 2, 32  # share of the batches of an epoch, and numbers of batches
 MAX_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 
 FEATURE_BATCHES = 4
@@ -27,7 +27,7 @@ FEATURE_BATCHES = 4
 Or as many chunks of small ones."""
 
 USUAL_BULK_SIZE = 64
-"""Batches of a bulk, where a loader is not told."""
+"""Batches of a bulk by default."""
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""

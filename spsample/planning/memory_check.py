@@ -1,4 +1,4 @@
-"""Checks that a call fits in the memory that is available: as little is looked at as can tell."""
+"""Checks that a call fits in the memory that is available, the cheapest first."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 from spsample.store.base_graph import BaseGraph
 
-AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
-CALL_PILOTS = 4  # batches of a call that may not fit
-NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
-MIN_CHECKED_BYTES = 24 << 20  # a million entries
-PEAK_PER_RESULT_BYTE = 4  # bytes of a peak for a byte of its result, estimated high
-THREAD_BYTES_PER_VERTEX = 32  # of a peak, on each thread, estimated high
-MACHINE_SHARE = 1 / 16  # of all memory: what takes less is not held against what is available
-READING_SECONDS = 0.25  # for which a reading of what is available serves
-READING_SHARE = 0.5  # of that reading: what takes less is not held against a new one
+AVAILABLE_SHARE = 0.5  # share of the available memory, where no budget is given
+CALL_PILOTS = 4  # pilots of a call that may not fit
+NAMED_SHARE = 15 / 16  # share of the memory: a call of the suggested size has other pilots
+MIN_CHECKED_BYTES = 24 << 20  # about a million entries; smaller calls are not checked
+PEAK_PER_RESULT_BYTE = 4  # bytes at the peak for a byte of the result, estimated high
+THREAD_BYTES_PER_VERTEX = 32  # bytes at the peak for each thread and vertex, estimated high
+MACHINE_SHARE = 1 / 16  # share of all memory: smaller calls are not compared with the available memory
+READING_SECONDS = 0.25  # time for which a reading of the available memory is used
+READING_SHARE = 0.5  # share of that reading: smaller calls need no new one
 
 
 def default_budget(graph: BaseGraph | None = None) -> int:
@@ -104,7 +104,7 @@ def first_fitting(work: Workload) -> Workload:
 def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
     """The plan of a call that does not fit in the memory that is available; None for one that does.
 
-    Each way to tell costs more than the one before it, and is taken only where that one could not tell:
+    Each check costs more than the one before it, and is made only where that one did not decide:
 
     1. *Sizes* of the sampler and of the graph bound the bytes of the arrays, in microseconds. Few of them fit, and so
        does what is little beside the machine, or beside what was available a moment ago.

@@ -16,9 +16,9 @@ from spsample.store.base_graph import BaseGraph
 
 ROW_ARRAYS_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
-SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
-DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
-WARPS = 1 << 14  # more than a GPU holds at a time
+SOURCE_BYTES = 4 * 16  # four slots of a hash table for each source of a layer-wise sample
+DRAWN_BYTES = 104  # bytes of a column that a layer-wise sampler may draw, in all arrays of the draw
+WARPS = 1 << 14  # more than a GPU runs at a time
 
 
 def device_scratch(graph: BaseGraph, counts: BulkCounts) -> int:
@@ -55,7 +55,7 @@ def _drawn_bytes(counts: BulkCounts) -> int:
 
 def _position_bytes(graph: BaseGraph, counts: BulkCounts) -> int:
     """Places of entries in A, kept for all layers until their weights are read; edge ids take their place."""
-    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # drawn with them
+    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # read with the draws
     if graph.weighting != "weighted" or with_weights:
         return 0
     return POINTER_BYTES * sum(layer.entries for layer in counts.layers if not layer.id_bytes)
@@ -69,22 +69,22 @@ def _union_bytes(counts: BulkCounts) -> int:
     return POINTER_BYTES * max(layer.rows + counts.batches, layer.entries)
 
 
-POOL_SHARE = 3 / 8  # of what was in use, which the pool keeps at most where calls repeat, but for some MiB of few
+POOL_SHARE = 3 / 8  # share of what was in use that the pool keeps at most between calls, apart from a few MiB
 UNIFORM_THREAD_BYTES = 2 << 20  # draws for one chunk of rows, and the unused part of a block
 PLACED_THREAD_BYTES = 6 << 20  # the unused parts of a block of columns and of one of their places in A
-THREAD_BYTES = 5 << 20  # trees, draws and the matches of one chunk of rows, and the unused part of a block
-ROW_ORDER_BYTES = 16  # the order that an extraction visits its rows in, their lengths and batches: and two ids
-RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
-MAX_COUNTED = 1 << 16  # counts in 16 bits stay below
-MAX_BIT_BYTES = 8 << 20  # of bit sets and ranks, which serve up to so many vertices as the second-level cache allows
+THREAD_BYTES = 5 << 20  # trees, draws and matches of one chunk of rows, and the unused part of a block
+ROW_ORDER_BYTES = 16  # the order of the rows of an extraction, their lengths and batches; and two ids
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # destinations of weighted rows: a run a batch, and one more for 128 ascending rows
+MAX_COUNTED = 1 << 16  # 16 bits hold smaller counts
+MAX_BIT_BYTES = 8 << 20  # bytes of bit sets and ranks, within the second-level cache
 MIN_RANGED = 1 << 20  # vertices from which on batches may be numbered range by range
 RANGE_BYTES = 3 << 20  # the table and the set of a range
 RANGED_ENTRY_BYTES, RANGED_ROW_BYTES = 5, 10
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
-SHARED_BATCHES = 64  # for which a row is read once
-SHARED_COLUMN_BYTES = 12  # of the table of their columns, a vertex
-MAX_SHARED_COLUMNS = 1 << 22  # for which there is such a table
-ROW_WORK, LONG_ROW = 32, 24  # of finding a row, as entries read; the longest row that is read, times the source columns
+SHARED_BATCHES = 64  # batches for which a row is read once
+SHARED_COLUMN_BYTES = 12  # bytes a vertex of the table of their columns
+MAX_SHARED_COLUMNS = 1 << 22  # columns of such a table at most
+ROW_WORK, LONG_ROW = 32, 24  # entries read as long as a row is found; the longest row read over the source columns
 MATCH_BYTES = 16  # a match of these batches in one row, before and after matches are parted by batch; and two ids
 
 
@@ -195,7 +195,7 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     elif graph.weighting == "weighted":
         entry_bytes += 16
     entries = layer.entries * max(entry_bytes - layer.value_bytes, 0)
-    read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # at most, where each batch reads its rows itself
+    read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # an upper bound: each batch reads its own rows
     table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MAX_SHARED_COLUMNS, read)
     columns = max(COLUMN_BYTES * layer.sources, table + graph.id_bytes * layer.sources)
     return int(entries + columns + (ROW_ORDER_BYTES + 2 * graph.id_bytes) * layer.rows)

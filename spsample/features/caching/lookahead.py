@@ -172,7 +172,7 @@ class Lookahead:
             If one is no array of items; nothing is announced then.
         """
         each = list(batches)
-        if not self._planner.announce(each):  # which checks arrays of ids itself, in a fraction of the time
+        if not self._planner.announce(each):  # the core checks arrays of ids itself, and faster
             checked = [as_vertex_ids("batches", batch, self.num_items) for batch in each]
             self._planner.announce(checked)
 

@@ -61,9 +61,9 @@ class ChosenRows(MendedInForks):
         super().__init__()
         self.dtype, self.row_bytes = rows.dtype, rows.row_bytes
         self._rows: KeptRows | LookaheadRows = rows
-        self._order: NDArray[np.uint8] | None = order  # None: it is chosen
+        self._order: NDArray[np.uint8] | None = order  # None once the choice is made
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
-        self._known: list[NDArray[Any]] = []  # ids of calls that were told of, and have not come
+        self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
         self._hints = self._untold = 0
         self._moves = False
 
@@ -109,17 +109,17 @@ class ChosenRows(MendedInForks):
     def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
         """Append the ids of the next calls, and choose where these are the first hints; None: forget them."""
         with self._lock():
-            rows, order, told = self._rows, self._order, batches
+            rows, order, announced = self._rows, self._order, batches
             if batches is None:
                 self._known = []
             elif order is not None and isinstance(rows, KeptRows):
-                self._known += [ids.astype(np.int32) for ids in batches]  # whose they are may change them
+                self._known += [ids.astype(np.int32) for ids in batches]  # the caller may change them
                 self._hints += bool(batches)
                 if batches and self._hints in _TRIALS and self._choose(rows, order):
                     if source.looks_ahead:
-                        source._hint(None)  # it knew what would miss with the rows that stay
-                    told, self._known = [ids.astype(np.int64) for ids in self._known], []
-        self._rows.hint(source, told)
+                        source._hint(None)  # it was announced the misses of the rows that stay
+                    announced, self._known = [ids.astype(np.int64) for ids in self._known], []
+        self._rows.hint(source, announced)
 
     def _choose(self, rows: KeptRows, order: NDArray[np.uint8]) -> bool:
         """Look ahead from now on, where that pays; gives whether it does."""
@@ -141,7 +141,7 @@ class ChosenRows(MendedInForks):
             return self._rows.serve(source, ids, out, at)
         with self._lock():
             rows = self._rows
-            if isinstance(rows, KeptRows):  # and no row moves
+            if isinstance(rows, KeptRows):  # rows do not move
                 self._count(ids)
                 misses = rows.slots.gather(rows.reader, ids, out, at)
         if not isinstance(rows, KeptRows):

@@ -44,7 +44,7 @@ class _Search:
         self.room = np.full(n, request.budget)
         self.vertices: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(n)]
         self._links = link_costs(request.alpha, n)
-        relative = request.scores / (request.scores.max() or 1.0)  # float32 holds it
+        relative = request.scores / (request.scores.max() or 1.0)  # so that float32 holds it
         self._scores = np.broadcast_to(relative, (n, request.num_rows))
         self._paid = np.ones(self._scores.shape)
 

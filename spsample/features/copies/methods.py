@@ -19,8 +19,8 @@ from spsample.features.score_order import hottest
 __all__ = [
     "MAX_DEVICES",
     "METHODS",
+    "assign_in_snake_order",
     "best_copies",
-    "deal_snake",
     "interleaved",
     "plan_copies",
     "replicated",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _ROUNDS_AT_ONCE = 1 << 10
-"""Rounds of a deal that are filled together; an even number."""
+"""Rounds that are filled together; an even number."""
 
 
 def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
@@ -61,7 +61,7 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     kept[:, :on_all] = order[:on_all]
     if on_all < budget:
         kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
-        deal_snake(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
+        assign_in_snake_order(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
     return list(kept)
 
 
@@ -83,7 +83,7 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
     c, what the last further copy spares rises.
     """
     devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
-    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they spare at equal scores
+    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they save at equal scores
 
     def is_enough(count: int) -> bool:
         gives_way = (devices * budget - count - 1) // (devices - 1)
@@ -92,13 +92,13 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
     return budget + bisect_left(range(budget, len(order)), True, key=is_enough)
 
 
-def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
-    """Deal out vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
+def assign_in_snake_order(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+    """Assign vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
 
     Examples
     --------
     >>> to = np.empty((3, 2), np.int64)
-    >>> deal_snake(np.arange(6), to)
+    >>> assign_in_snake_order(np.arange(6), to)
     >>> to.tolist()
     [[0, 5], [1, 4], [2, 3]]
     """

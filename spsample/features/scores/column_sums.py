@@ -148,7 +148,7 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
-        beyond = max(bits - _MAX_SCALE, 0)  # of tiny numbers, which are made larger first
+        beyond = max(bits - _MAX_SCALE, 0)  # tiny numbers are scaled up first
         for rows in _some_rows(block, entries_at_once):
             numbers = addends(rows)
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
@@ -219,7 +219,7 @@ def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[CsrRows]:
 
 
 def out_degree(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int) -> NDArray[np.float64]:
-    """(n,) out-degrees, parallel edges each: blind to seeds and sampler.
+    """(n,) out-degrees, parallel edges each; seeds and sampler do not matter.
 
     References
     ----------
@@ -248,7 +248,7 @@ def reverse_pagerank(
     """(n,) scores after some iterations of score(u) <- (1 - f) / n + f sum over targets v of u of score(v) / d(v).
 
     f is the damping, d(v) the number of entries of row v, and v is a target of u once for each entry (v, u). Sampler
-    and batch size are of no account.
+    and batch size do not matter.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def reverse_pagerank(
     damping : float
         From 0 to 1.
     iterations : int
-        A few: the weights of the beginning are to be felt.
+        A few, so that the weights of the beginning still count.
 
     References
     ----------

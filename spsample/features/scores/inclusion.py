@@ -143,7 +143,7 @@ def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
 
 
 GROUP = 256
-"""Vertices whose probabilities are about equal: enough that what their counts have in common is no chance."""
+"""Vertices of a group of about equal probabilities: enough that what their counts have in common is no chance."""
 
 
 def posterior(
@@ -151,8 +151,8 @@ def posterior(
 ) -> FloatArray:
     """(n,) the probability that a batch needs a vertex, from the counts of `epochs` trial epochs and from `inclusion`.
 
-    Counts follow the real sampler, but few batches cannot tell rarely visited vertices apart; `inclusion` can, but
-    takes vertices as independent. Each is trusted as far as the counts show that it may be.
+    Counts follow the real sampler, but few batches cannot rank rarely visited vertices; `inclusion` can, but takes
+    vertices as independent. Each has the weight that the counts justify.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
 
     They are (count + a) / (m + a / p), with the a for which the counts deviate from m p by as much as they do:
     a = sum (m p)^2 / sum ((count - m p)^2 - m p (1 - p)). Where the denominator is not positive the counts deviate no
-    more than chance has it, and it is p. Where p is 0 it is count / m: the counts know better.
+    more than by chance, and it is p. Where p is 0 it is count / m.
 
     This is done in two steps. p is wrong by more for some vertices than for others, and one a for all would say how
     wrong the largest are, which decide its sums. So vertices are sorted by p, and each `size` of them are a group. The
@@ -248,7 +248,7 @@ class _Groups(NamedTuple):
 
 
 def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, groups: _Groups) -> FloatArray:
-    """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than chance has it."""
+    """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than by chance."""
     deviations = counts - expected
     excess = groups.sums(deviations * deviations - variance)
     is_off = excess > 0

@@ -173,7 +173,7 @@ def _require_options(name: str, method: Method, options: dict[str, Any]) -> None
     """Refuse options that the method does not take, and the want of those that it needs."""
     try:
         parameters = inspect.signature(method).parameters.values()
-    except ValueError:  # of a compiled function that does not say
+    except ValueError:  # a compiled function without a signature
         return
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return

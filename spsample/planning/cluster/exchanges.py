@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 
-WORD_BYTES = 8  # of a number that is not packed: counts, batch ids, requests
+WORD_BYTES = 8  # bytes of a number that is not packed: counts, batch ids, requests
 EXPONENT_BYTES = 4
-NORM_BYTES = 2  # of a squared column norm, about
+NORM_BYTES = 2  # bytes of a squared column norm, about
 
 
 @dataclass(frozen=True)

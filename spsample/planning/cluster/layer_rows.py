@@ -18,7 +18,7 @@ from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.store import Graph
 
-SPARSE = 16  # vertices for each column, from which on columns are sorted, else marked
+SPARSE = 16  # vertices per column from which on columns are sorted instead of marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +235,7 @@ def entry_weights(weighting: str, power: int, degrees: Int64Array) -> FloatArray
 def graph_draws(graph: Graph, sampler: Sampler, s: int, num_ranges: int, spare: float = SPARE_DRAWS) -> FloatArray:
     """(p/c,): draws of a batch by the range of columns that they go to, where all batches draw columns by their norms.
 
-    At most 2^20 evenly spaced entries tell the distribution; weights are taken for those of a row-normalised graph.
+    At most 2^20 evenly spaced entries stand for all; weights are taken for those of a row-normalised graph.
     """
     places = np.arange(0, graph.num_edges, max(graph.num_edges >> 20, 1))
     if len(places) == 0:

@@ -106,7 +106,7 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
     [0.143, 1.0, 0.2, 0.0]
     """
     p, c, node = shape.ranks, shape.replication, min(ranks_per_node, shape.ranks)
-    if scope == "ring":  # waits for the slowest link
+    if scope == "ring":  # it waits for the slowest link
         return float(node >= p)
     inside = {"column": -(-node // c) - 1, "row": min(node, c) - 1, "all": node - 1}[scope]
     peers = peers_of(scope, shape)

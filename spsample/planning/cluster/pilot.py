@@ -101,7 +101,7 @@ def _choose(n: NDArray[Any] | int, k: NDArray[Any] | int) -> FloatArray:
 
 FIRST_PILOTS, MAX_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
-MAX_EDGES, MAX_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
+MAX_EDGES, MAX_ENTRIES = 1 << 24, 1 << 25  # edges of the pilots; and entries of the rows they come from (layer-wise)
 
 
 class _Layer(NamedTuple):
@@ -232,7 +232,7 @@ class GridPilot:
 
 
 class _PredictedRanks:
-    """The batches of ranks are like the pilots that are dealt out to them; in the mean, like all pilots."""
+    """The batches of ranks are like the pilots that are assigned to them; in the mean, like all pilots."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class _PredictedRanks:
     def _shares(self, per_batch: FloatArray, batches: Int64Array) -> FloatArray:
         """Shares of the pilots that stand for a rank's, or a row group's, batches, over the mean; 1 in the mean."""
         n, mean = len(per_batch), per_batch.mean(axis=0)
-        own = np.stack([per_batch[pilots].sum(axis=0) for pilots in dealt(n, batches)])
+        own = np.stack([per_batch[pilots].sum(axis=0) for pilots in assigned(n, batches)])
         expected = np.multiply.outer(batches, mean)
         own = expected + (own - expected) / sqrt(self._scale)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -283,14 +283,14 @@ class _PredictedRanks:
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
 
-def dealt(pilots: int, batches: Int64Array) -> list[Int64Array]:
+def assigned(pilots: int, batches: Int64Array) -> list[Int64Array]:
     """Return the pilots that stand for the batches of each rank, in turn, the next time shifted by one.
 
     Examples
     --------
-    >>> [places.tolist() for places in dealt(4, np.array([2, 2, 1]))]
+    >>> [places.tolist() for places in assigned(4, np.array([2, 2, 1]))]
     [[0, 3], [1, 1], [2]]
-    >>> [places.tolist() for places in dealt(2, np.array([2, 2]))]
+    >>> [places.tolist() for places in assigned(2, np.array([2, 2]))]
     [[0, 1], [1, 0]]
     """
     ranks = len(batches)
@@ -341,7 +341,7 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
 
 
 def _cheap_trial(graph: Graph, pilots: Workload) -> Trial:
-    """As many of the first pilots as are cheap, told by the first two."""
+    """Sample as many of the first pilots as are cheap, judged by the first two."""
     first = Trial.of(pilots.part(0, FIRST_PILOTS)).bulk
     batches = max(len(first), 1)
     cheap = MAX_EDGES * batches // max(first.num_edges, 1)

@@ -26,7 +26,7 @@ from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.loader_plan import FEATURE_BATCHES
 from spsample.planning.scratch import host_scratch
 
-COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
+COLUMN_BYTES = 12  # bytes of a column of a distribution of the whole graph
 
 
 def memory_parts(
@@ -132,8 +132,8 @@ def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
     return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
-MAX_CELLS = 1 << 22  # ranks times block rows
-NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
+MAX_CELLS = 1 << 22  # ranks times block rows of a plan
+NEARLY = 1.05  # factor of the least time up to which a smaller bulk is preferred
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,9 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> I
 def frontier(
     counts: RankCounts, hop: HopCounts, wire: WireWidths, more: FloatArray | float = 0.0
 ) -> Iterator[ExchangeCost]:
-    """The owners are told which rows are wanted; they tell how many entries these have, and `more` bytes."""
-    told = np.full_like(hop.rows, float(WORD_BYTES)) + more
-    yield from _asked("frontier", counts, named_rows(hop, counts.batches, wire), told)
+    """Names of the wanted rows to the owners; the numbers of their entries back, and `more` bytes."""
+    lengths = np.full_like(hop.rows, float(WORD_BYTES)) + more
+    yield from _asked("frontier", counts, named_rows(hop, counts.batches, wire), lengths)
 
 
 def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
@@ -139,7 +139,7 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> I
 
 def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, FloatArray]:
     """Units of the distribution out; columns, their first units and their numerators back."""
-    unit_bytes = float(widths(counts.block_entries.max()))  # a unit an entry, about
+    unit_bytes = float(widths(counts.block_entries.max()))  # about one unit an entry
     return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + exchanges.NORM_BYTES)
 
 
@@ -187,7 +187,7 @@ def stages_exchanges(
     first = replace(wire, edge_id_bytes=0) if again else wire
     fetch = broadcast_rows if algorithm == "oblivious" else requested_rows
     yield from fetch(counts, hop, first)
-    if again:  # with edge ids for the extraction
+    if again:  # again, with edge ids for the extraction
         yield from fetch(counts, hop, wire)
     if shape.replication > 1:
         own = _REDUCTION[law](counts, hop, wire)
@@ -317,7 +317,7 @@ def bulk_traffic(
     counts : RankCounts
     sampler : Sampler
     law : str
-        What `sampler.draw_law` tells of the graph; it decides what is exchanged.
+        The law `sampler.draw_law` of the graph; it decides what is exchanged.
     wire : WireWidths
     algorithm : str
         One of `spsample.distributed.algorithms.ALGORITHMS`.
@@ -375,7 +375,7 @@ def features(
 ) -> Iterator[ExchangeCost]:
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks.
 
-    All ranks tell each other before either exchange and twice at the end of a batch that none has failed.
+    All ranks exchange their status before either exchange and twice at the end of a batch that none has failed.
     """
     per_step = 2 if shape.num_blocks > 1 else 0
     if per_step:
