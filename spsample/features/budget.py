@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spsample.features.keeper import KeptRows
     from spsample.features.source import FeatureSource
 
-__all__ = ["budget_bytes", "left_beside_loader", "rows_beside", "rows_within"]
+__all__ = ["budget_bytes", "left_beside_loader", "require_available", "rows_beside", "rows_within"]
 
 RESERVE = 8
 """One part in so many of the memory is left for all else: models, gradients, other programs."""
@@ -69,14 +69,22 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
     if count < min(budget, source.num_rows, 1):
         expected = f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
-    size, free = count * row_bytes, available_memory()
-    if size > free:
-        raise CapacityError(
-            argument="budget",
-            given=f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take",
-            expected=f"at most the {format_bytes(free)} that are available",
-        )
+    size = count * row_bytes
+    require_available("budget", size, f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take")
     return count
+
+
+def require_available(argument: str, size: int, given: str) -> None:
+    """Refuse what takes more bytes than are available.
+
+    Raises
+    ------
+    CapacityError
+    """
+    free = available_memory()
+    if size > free:
+        expected = f"at most the {format_bytes(free)} that are available"
+        raise CapacityError(argument=argument, given=given, expected=expected)
 
 
 def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) -> int:

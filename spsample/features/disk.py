@@ -10,14 +10,13 @@ import numpy as np
 
 from spsample.common.checks import require_int, require_type
 from spsample.common.locks import MendedInForks
-from spsample.common.memory import available_memory
-from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
-from spsample.errors import BackendError, CapacityError, DataError, InputError
+from spsample.errors import DataError, InputError
 from spsample.features.array_files import ArrayFile, array_file_of
-from spsample.features.budget import budget_bytes
+from spsample.features.budget import budget_bytes, require_available
 from spsample.features.file_guard import FileState, state_of_path
 from spsample.features.formats import AsStored, RowFormat
+from spsample.features.gathering import require_core
 from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
@@ -100,10 +99,7 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     if budget > 0 and plan.frames < 1:
         expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows, map_bytes))}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
-    free = available_memory()
-    if plan.nbytes > free:
-        expected = f"at most the {format_bytes(free)} that are available"
-        raise CapacityError(argument="budget", given=f"{format_bytes(budget)}", expected=expected)
+    require_available("budget", plan.nbytes, format_bytes(budget))
     return plan
 
 
@@ -373,11 +369,7 @@ def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: t
 
 def _opened_rows(file: ArrayFile, plan: DiskPlan, direct: bool) -> Any:
     """The core's reader of the file."""
-    core = compiled_core()
-    if core is None:
-        raise BackendError(
-            "DiskFeatures needs the compiled core, which is missing: build spsample with a C++ compiler."
-        )
+    core = require_core("DiskFeatures")
     row_bytes = file.shape[1] * file.dtype.itemsize
     layout = (file.begin, file.shape[0], row_bytes, plan.shift)
     limits = (plan.frames, plan.readers, plan.buffer_blocks, plan.known_batches)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.common.threads import compiled_core
-from spsample.errors import DTypeError, InputError
+from spsample.errors import BackendError, DTypeError, InputError
 from spsample.features.formats import AsStored, RowFormat, dense_rows
 from spsample.store.row_order import ReorderedRows
 from spsample.store.validation import as_id_vector, check_ids
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spsample.features.slot_map import SlotMap
 
-__all__ = ["RowReader", "new_rows", "require_destination", "require_places", "row_reader"]
+__all__ = ["RowReader", "new_rows", "require_core", "require_destination", "require_places", "row_reader"]
 
 
 class RowReader:
@@ -244,6 +244,20 @@ _MAX_NUMBER_BYTES = 8
 def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:
     """True where numbers go to `out` as they are, of a type that is not float32."""
     return out.dtype == rows.dtype and out.dtype != np.float32
+
+
+def require_core(user: str) -> Any:
+    """Return the compiled core.
+
+    Raises
+    ------
+    BackendError
+        If it is missing.
+    """
+    core = compiled_core()
+    if core is None:
+        raise BackendError(f"{user} needs the compiled core, which is missing: build spsample with a C++ compiler.")
+    return core
 
 
 def new_rows(count: int, dim: int) -> NDArray[np.float32]:

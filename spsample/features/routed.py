@@ -11,10 +11,10 @@ from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
-from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
-from spsample.errors import CapacityError, InputError
+from spsample.errors import InputError
+from spsample.features.budget import require_available
 from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
 from spsample.features.gathering import row_reader
 from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
@@ -248,12 +248,8 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
     """Refuse copies that do not fit, with the map to them."""
     rows = len(plan.vertices[rank])
     route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
-    size, free = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes, available_memory()
-    if size > free:
-        given = f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
-        raise CapacityError(
-            argument="plan", given=given, expected=f"at most the {format_bytes(free)} that are available"
-        )
+    size = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes
+    require_available("plan", size, f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map")
 
 
 class PeerRows(RowExchange):

@@ -12,8 +12,8 @@ import numpy as np
 
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
-from spsample.common.threads import compiled_core
-from spsample.errors import BackendError, InputError
+from spsample.errors import InputError
+from spsample.features.gathering import require_core
 from spsample.features.score_order import highest
 from spsample.features.slot_map import HitsAndMisses
 from spsample.store.validation import as_vertex_ids, check_ids
@@ -123,12 +123,7 @@ class Lookahead:
         return made
 
     def _begin(self, memory: NDArray[np.int32], num_items: int, capacity: int) -> None:
-        core = compiled_core()
-        if core is None:
-            raise BackendError(
-                "Lookahead needs the compiled core, which is missing: build spsample with a C++ compiler."
-            )
-        self._planner: Any = core.Lookahead(memory, num_items, capacity)
+        self._planner: Any = require_core("Lookahead").Lookahead(memory, num_items, capacity)
         self.num_items, self.capacity = num_items, capacity
 
     @property

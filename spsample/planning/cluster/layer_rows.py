@@ -81,20 +81,19 @@ def layer_rows(graph: Graph, bulk: BulkSample) -> list[LayerRows]:
 def _frontier(graph: Graph, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
     sizes = layer.dst_ranges.size - known
     batch = np.repeat(np.arange(len(sizes)), sizes)
-    row = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + known[batch]
+    row = _places(known, sizes)
     vertices = layer.dst[layer.dst_ranges.begin[batch] + row].astype(np.int64)
     first = layer.indptr_ranges.begin[batch] + row
     edges = layer.indptr[first + 1] - layer.indptr[first]
     degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
     gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
-    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, _src(layer))
+    src = layer.src[_places(layer.src_ranges.begin, layer.src_ranges.size)]
+    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, src)
 
 
-def _src(layer: BulkLayer) -> IntArray:
-    sizes = layer.src_ranges.size
-    at = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
-    src: IntArray = layer.src[at]
-    return src
+def _places(begins: Int64Array, sizes: Int64Array) -> Int64Array:
+    """Return all places of ranges of these begins and sizes, one range after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - begins, sizes)
 
 
 def _largest_gaps(layer: BulkLayer) -> Int64Array:
@@ -177,9 +176,7 @@ def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
 
 def columns_of(graph: Graph, frontier: LayerRows, rows: Int64Array) -> Int64Array:
     """Columns of the entries of some rows."""
-    sizes = frontier.degrees[rows]
-    places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    columns: Int64Array = graph.indices[places + np.repeat(graph.indptr[frontier.vertices[rows]], sizes)]
+    columns: Int64Array = graph.indices[_places(graph.indptr[frontier.vertices[rows]], frontier.degrees[rows])]
     return columns
 
 
