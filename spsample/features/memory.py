@@ -200,7 +200,7 @@ class FeatureStore(FeatureSource):
 
 
 def _major_faults() -> int:
-    """Times that this process has waited for pages from a disk."""
+    """Return how often this process has waited for pages from a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 

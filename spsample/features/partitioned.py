@@ -241,7 +241,7 @@ class PartitionedFeatures(BlockFeatures):
         InputError, DataError
             On every rank, if the store or the partition cannot be used on one.
         """
-        _require_grid(grid)
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
         require_same(grid.comm, **{name: checksums})
@@ -253,10 +253,13 @@ class PartitionedFeatures(BlockFeatures):
 
         What the ranks have in memory is compared by its contents; maps are not read for it.
         """
-        _require_grid(grid)
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             rows = as_rows(x)
-            placement = _placement(partition, rows.shape[0], grid.num_blocks)
+            placement = even_placement(rows.shape[0], grid.num_blocks)
+            if partition is not None:
+                parts = require_parts(partition, rows.shape[0], grid.num_blocks)
+                placement = from_parts(parts, grid.num_blocks, id_dtype(rows.shape[0]))
             block = _block_of(rows, placement, grid.row)
             contents = _contents(rows, grid.comm)
         _require_same_rows(grid.comm, "x", contents, grid.comm.size)
@@ -371,12 +374,6 @@ def _checksums(stored: GraphStore, name: str) -> list[Any]:
     return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
 
 
-def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
-    if partition is None:
-        return even_placement(num_rows, num_blocks)
-    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, id_dtype(num_rows))
-
-
 def id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
     """Type of row numbers."""
     return np.dtype(np.int32 if num_rows < 2**31 else np.int64)
@@ -393,10 +390,6 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
     size, longer = divmod(num_rows, num_blocks)
     blocks = np.arange(num_blocks + 1)
     return Placement(size * blocks + np.minimum(blocks, longer))
-
-
-def _require_grid(grid: object) -> None:
-    require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
 
 
 def _block_of(rows: Any, placement: Placement, block: int) -> Any:
@@ -520,8 +513,10 @@ class PartitionedDeviceFeatures(BlockFeatures):
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
-            answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
-            received = self.blocks.answers(answer, asked.counts)
+            wanted: Any = self._kernels.to_device(asked.rows)
+            offsets = (wanted if self._position is None else self._position[wanted]) - self.blocks.first_row
+            answer = self._kernels.gather_rows_at(self._row_places, offsets, self.dim, "float32")
+            received = self.blocks.answers(self._sendable(answer), asked.counts)
             rows: Any = self._kernels.to_device(received.rows)
             places = self._kernels.to_device(routed.places)
             self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=at)
@@ -530,11 +525,6 @@ class PartitionedDeviceFeatures(BlockFeatures):
         """The address of each of these rows."""
         device = self._kernels.device
         return device.to_device(row_addresses(device, rows))
-
-    def _rows_of(self, vertices: Any) -> Any:
-        """Rows of this rank's block."""
-        places = vertices if self._position is None else self._position[vertices]
-        return self._kernels.gather_rows_at(self._row_places, places - self.blocks.first_row, self.dim, "float32")
 
     def _sendable(self, rows: Any) -> Any:
         """Return rows where the communicator takes them from: on the device, or on the host."""

@@ -66,6 +66,11 @@ class BulkPlan(BudgetedPlan):
     pilot_seconds: float = 0.0
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of the sizes of pilot batches over their mean."""
+        return self.counts.spread
+
+    @property
     def bulk_size(self) -> int:
         """The largest k that fits in the budget; at most an epoch, at least 1."""
         return max(self.largest(self.num_batches), 1)
@@ -155,7 +160,7 @@ class BulkPlan(BudgetedPlan):
     def _deviation(self, bulk_size: int) -> float:
         """Return by how much the mean of `bulk_size` batches may pass the mean of the pilots."""
         pilots = max(self.counts.batches, 1)
-        return DEVIATIONS * self.counts.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
+        return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
 
 def plan_of(

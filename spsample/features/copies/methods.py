@@ -34,9 +34,9 @@ _ROUNDS_AT_ONCE = 1 << 10
 def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     """Return the plan of least mean cost where all devices need the same and all links cost the same.
 
-    With a = min(alpha, 1), the first copy of v spares p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
-    it to the others. Each further copy spares a p_v. The sum over devices is a sum over copies, so the n B copies that
-    spare most are an optimum. Further copies of v all spare the same: but for one vertex, each has n copies, one or
+    With a = min(alpha, 1), the first copy of v saves p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
+    it to the others. Each further copy saves a p_v. The sum over devices is a sum over copies, so the n B copies that
+    save most are an optimum. Further copies of v all save the same: but for one vertex, each has n copies, one or
     none. O(n + k log k) for the k vertices of n B that are looked at.
 
     Where scores or links differ by device, the plan is `greedy`'s. Equal rows of scores, and equal links in a matrix,
@@ -77,10 +77,10 @@ def _alike(request: CopyRequest) -> CopyRequest:
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
-    """Return the number of vertices with a copy: from B on, one more while it spares more than the copy it replaces.
+    """Return the number of vertices with a copy: from B on, one more while it saves more than the copy it replaces.
 
-    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex spares falls with
-    c, what the last further copy spares rises.
+    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex saves falls with
+    c, what the last further copy saves rises.
     """
     devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
     copy_over_vertex = a / (devices - (devices - 1) * a)  # what they save at equal scores
@@ -221,7 +221,7 @@ def plan_copies(
     """Choose the rows of features that each of several devices, or ranks, keeps a copy of.
 
     A device reads its own rows for nothing, those of another device at `alpha` times the cost of one from the host, and
-    the others from the host. More copies of a row spare links, copies of more rows spare the host.
+    the others from the host. More copies of a row save links, copies of more rows save the host.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def plan_copies(
         for rows that device i reads from device j; the diagonal is not looked at. From 1 on such a row is read from the
         host.
     method : str
-        ``"best-copies"``: least mean cost; where scores or links differ by device, greedy by what a copy spares.
+        ``"best-copies"``: least mean cost; where scores or links differ by device, greedy by what a copy saves.
         ``"replicated"``: every device keeps what it needs most.
         ``"interleaved"``: the hottest rows in turn, one copy each (Data Tiering). Takes one vector of scores.
         ``"song-jiang"``: algorithm 1 of Song and Jiang. Takes one vector of scores and one alpha.

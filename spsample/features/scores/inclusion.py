@@ -1,4 +1,4 @@
-"""The probability that a batch needs a vertex: computed through the layers, or from the counts of a trial, too."""
+"""The probability that a batch needs a vertex, computed through the layers, or from the counts of a trial as well."""
 
 from __future__ import annotations
 

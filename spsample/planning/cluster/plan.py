@@ -377,7 +377,9 @@ class _Planned:
 
     def _refused(self, largest: int, size: int, what: str) -> GridPlan:
         memory, _ = self._of_bulk(size)
-        refusal = f"{what} {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
+        largest_parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
+        parts = ", ".join(f"{name} {format_bytes(part)}" for name, part in largest_parts)
+        refusal = f"{what} {format_bytes(sum(memory.values()))}: {parts}"
         return GridPlan(self._shape, largest, size, memory, (), refusal)
 
     def _size(self, per_rank: int) -> int:
@@ -401,12 +403,6 @@ class _Planned:
             )
             for phase, (moved, _) in bulks[0][1].items()
         )
-
-
-def _largest_parts(memory: dict[str, int]) -> str:
-    """The two largest, in words."""
-    parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
-    return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
 
 
 def as_dict(plan: ClusterPlan) -> dict[str, Any]:
