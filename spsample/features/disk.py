@@ -97,7 +97,10 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     """
     plan = _plan(budget, num_rows, row_bytes, page_rows, map_bytes)
     if budget > 0 and plan.frames < 1:
-        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows, map_bytes))}, which is enough"
+        enough = 1 << budget.bit_length()
+        while _plan(enough, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
+            enough *= 2
+        expected = f"0, or {format_bytes(enough)}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
     require_available("budget", plan.nbytes, format_bytes(budget))
     return plan
@@ -116,14 +119,6 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map
     frames = min(frames, num_pages)
     nbytes = frames * frame_bytes + beside + known * set_bytes
     return DiskPlan(shift, frames, readers, blocks, known, nbytes)
-
-
-def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> int:
-    """A budget that is not too small: the first power of two."""
-    size = 1 << budget.bit_length()
-    while _plan(size, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
-        size *= 2
-    return size
 
 
 def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
