@@ -143,7 +143,7 @@ class CacheReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        plain = {name: [one._asdict() for one in getattr(self, name)] for name in _LISTS}
+        plain = {name: [entry._asdict() for entry in getattr(self, name)] for name in _LISTS}
         once = self.first_aggregation
         return {**asdict(self), **plain, "first_aggregation": None if once is None else once._asdict()}
 
@@ -155,7 +155,7 @@ class CacheReport:
         KeyError
             If it was not measured.
         """
-        return {(one.score, one.replacement, one.budget): one.hits for one in self.hits}[name, replacement, budget]
+        return {(cell.score, cell.replacement, cell.budget): cell.hits for cell in self.hits}[name, replacement, budget]
 
 
 _LISTS = ("hits", "unions", "copies", "partitions")
@@ -231,7 +231,7 @@ class Loaded:
         return NeededRows(batches, epoch, num_edges)
 
     def usual_scores(self, seeds: Ids) -> Scores:
-        """(n,) the scores that a cache takes unless told otherwise, for some seeds."""
+        """(n,) the scores that a cache takes by default, for some seeds."""
         work = self.workload
         name = usual_score(work.graph, work.sampler)
         return score(name, work.graph, seeds, work.sampler, work.batch_size, random_seed=self.random_seed)
@@ -317,7 +317,7 @@ def cache_report(
         rows_per_batch=needed.num_rows / max(len(needed.batches), 1),
         bytes_per_epoch=float(bytes_of_epoch.sum()),
         hits=[
-            *(one for name, values in made.items() for one in static_hits(name, values, counts, shares)),
+            *(hits for name, values in made.items() for hits in static_hits(name, values, counts, shares)),
             *lookahead_hits(best, made[best], needed, shares, bulk_size),
             *static_hits(BEST, counts.astype(np.float64), counts, shares),
         ],
@@ -369,7 +369,7 @@ def _checked_choices(
     """Scores and budgets as lists."""
     names = None if scores is None else list(require_iterable("scores", scores, "names of scores"))
     for name in names or ():
-        require_choice("scores", name, tuple(one for one in score_names() if one != "replay"))
+        require_choice("scores", name, tuple(known for known in score_names() if known != "replay"))
     shares = list(require_iterable("budgets", budgets, "shares of the rows"))
     if not shares:
         raise InputError(argument="budgets", given="none", expected="at least one share of the rows")
@@ -408,7 +408,7 @@ def lookahead_misses(batches: Sequence[Ids], scores: Scores, capacity: int, bulk
     Examples
     --------
     >>> batches = [np.array([1]), np.array([1]), np.array([0, 1])]
-    >>> [one.tolist() for one in lookahead_misses(batches, np.array([1.0, 0.0, 0.0]), capacity=1, bulk_size=1)]
+    >>> [misses.tolist() for misses in lookahead_misses(batches, np.array([1.0, 0.0, 0.0]), capacity=1, bulk_size=1)]
     [[1], [], [0]]
     """
     lookahead = Lookahead(scores, capacity)
@@ -454,15 +454,13 @@ def copies_moved(scores: Scores, bytes_of_epoch: Scores, devices: int, budget: f
     Examples
     --------
     >>> moved = copies_moved(np.array([2.0, 1.0]), np.array([20.0, 10.0]), devices=2, budget=0.5, alpha=0.5)
-    >>> {one.method: (one.host_bytes, one.peer_bytes) for one in moved}["interleaved"]
+    >>> {copies.method: (copies.host_bytes, copies.peer_bytes) for copies in moved}["interleaved"]
     (0.0, 15.0)
     """
     moved = []
     for method in METHODS:
         plan = plan_copies(scores, devices, int(budget * len(scores)), alpha, method=method)
-        holders = np.zeros(len(scores), np.int64)
-        for vertices in plan.vertices:
-            holders[vertices] += 1
+        holders = plan.copies()
         host = float(bytes_of_epoch[holders == 0].sum())
         elsewhere = bytes_of_epoch * (devices - holders) / devices
         moved.append(Moved(method, budget, host, float(elsewhere[holders > 0].sum())))
@@ -580,7 +578,7 @@ def _on_caches(report: CacheReport) -> str:
         helps = "larger batches or local seeds do" if _local_seeds_pay(report) else "larger batches do"
         return f"Rows per batch are {share:.0%} of all: no cache of a part helps much; {helps}."
     first = report.hits[0].score
-    budgets = sorted({one.budget for one in report.hits})
+    budgets = sorted({hits.budget for hits in report.hits})
     for budget in budgets:
         static, known = report.hit(first, "static", budget), report.hit(first, "lookahead", budget)
         if max(static, known) >= GOOD_HITS:
@@ -598,14 +596,14 @@ def _on_caches(report: CacheReport) -> str:
 
 
 def _local_seeds_pay(report: CacheReport) -> bool:
-    """Tell whether local seeds without a cache receive much less than shuffled batches under the same partition."""
-    shuffled = {one.method: one.epoch for one in report.partitions if (one.batches, one.cache) == ("shuffled", "none")}
-    local = [one for one in report.partitions if (one.batches, one.cache) == ("local", "none")]
-    return any(one.epoch <= WORTH * shuffled[one.method] for one in local)
+    """Return whether local seeds without a cache receive much less than shuffled batches under the same partition."""
+    epochs = {(part.method, part.batches): part.epoch for part in report.partitions if part.cache == "none"}
+    local = [method for method, batches in epochs if batches == "local"]
+    return any(epochs[method, "local"] <= WORTH * epochs[method, "shuffled"] for method in local)
 
 
 def _on_bulks(report: CacheReport) -> str | None:
-    known = [one for one in report.unions if one.k <= report.bulk_size]
+    known = [union for union in report.unions if union.k <= report.bulk_size]
     if len(known) < 2 or not known[0].rows_per_batch or known[-1].rows_per_batch > WORTH * known[0].rows_per_batch:
         return None
     k, share = known[-1].k, known[-1].rows_per_batch / known[0].rows_per_batch
@@ -613,10 +611,10 @@ def _on_bulks(report: CacheReport) -> str | None:
 
 
 def _on_partitions(report: CacheReport) -> str | None:
-    plain = [one for one in report.partitions if (one.batches, one.method, one.cache) == ("shuffled", "ranges", "none")]
+    plain = [part for part in report.partitions if part[:3] == ("ranges", "shuffled", "none")]
     if not plain or not plain[0].epoch:  # nothing is received
         return None
-    best = min(report.partitions, key=lambda one: one.epoch)
+    best = min(report.partitions, key=lambda part: part.epoch)
     if best.epoch > WORTH * plain[0].epoch:
         return f"On {report.ranks} ranks neither local seeds nor a cache saves much."
     cache = "no cache" if best.cache == "none" else f"a {best.cache} cache of {report.budget:.0%}"
@@ -627,7 +625,7 @@ def _on_partitions(report: CacheReport) -> str | None:
 
 
 def _on_copies(report: CacheReport) -> str | None:
-    costs = {one.method: one.host_bytes + report.alpha * one.peer_bytes for one in report.copies}
+    costs = {moved.method: moved.host_bytes + report.alpha * moved.peer_bytes for moved in report.copies}
     if "best-copies" not in costs:
         return None
     share = costs["best-copies"] / max(report.bytes_per_epoch, 1.0)

@@ -1,4 +1,4 @@
-"""Where minibatches get their features from."""
+"""Sources of the features of minibatches: stores, caches, disks, devices and other ranks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def aggregate_features(
     fill = _fill_mean if aggregation == "mean" else _fill_gcn
     degrees = _degrees(graph)
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
-        fill(_Rows(graph, source, degrees, first, last), out[first:last])
+        fill(_AggregatedRows(graph, source, degrees, first, last), out[first:last])
     return out
 
 
@@ -123,7 +123,7 @@ def _degrees(graph: Graph) -> NDArray[np.float32]:
     return degrees
 
 
-class _Rows:
+class _AggregatedRows:
     """Rows first .. last - 1 of A, and the features that their sums need: each row is read once for the part."""
 
     def __init__(
@@ -150,7 +150,7 @@ class _Rows:
         return np.ones(end - begin, np.float32)
 
 
-def _fill_mean(rows: _Rows, out: NDArray[np.float32]) -> None:
+def _fill_mean(rows: _AggregatedRows, out: NDArray[np.float32]) -> None:
     dim = rows.x.shape[1]
     totals = rows.degrees[rows.own]
     inverse = np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)
@@ -158,7 +158,7 @@ def _fill_mean(rows: _Rows, out: NDArray[np.float32]) -> None:
     out[:, dim:] = (rows.A @ rows.x) * inverse[:, None]
 
 
-def _fill_gcn(rows: _Rows, out: NDArray[np.float32]) -> None:
+def _fill_gcn(rows: _AggregatedRows, out: NDArray[np.float32]) -> None:
     scaled = rows.x / np.sqrt(rows.degrees + 1)[:, None]
     out[:] = (rows.A @ scaled + scaled[rows.own]) / np.sqrt(rows.degrees[rows.own] + 1)[:, None]
 

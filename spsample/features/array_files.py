@@ -1,4 +1,4 @@
-"""Where the rows of an array lie in its file: that of a store, or an ``.npy`` file by itself."""
+"""`ArrayFile`: the place of an array's rows in its file, that of a store or an ``.npy`` file by itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ArrayFile(NamedTuple):
     written : (int, int)
         Bytes of the file, and when it was last written, in nanoseconds.
     row_of_vertex : int array (rows,), optional
-        Which row is that of each vertex, in a store whose rows were moved; None: row v is that of vertex v.
+        The row of each vertex, in a store whose rows were moved; None: row v is that of vertex v.
     """
 
     path: str
@@ -44,7 +44,7 @@ class ArrayFile(NamedTuple):
 
 
 def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
-    """The file of a dense array: array `name` of the store in the folder `path`, or the ``.npy`` file `path`.
+    """Return the file of a dense array: array `name` of the store in the folder `path`, or the ``.npy`` file `path`.
 
     Only headers are read. An array of one dimension has rows of one number.
 
@@ -86,7 +86,7 @@ def _of_store(path: Path, name: str) -> ArrayFile:
 
 
 def _map_of(path: Path, moved: ReorderedRows) -> NDArray[Any]:
-    """Which row is that of each vertex, in memory."""
+    """Return the row of each vertex, in memory."""
     rows = np.array(moved.rows)
     if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= len(moved.stored)):
         given, expected = f"rows from {rows.min()} to {rows.max()}", f"rows below {len(moved.stored)}"

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from spsample.features.keeper import KeptRows
     from spsample.features.source import FeatureSource
 
-__all__ = ["budget_bytes", "left_beside_loader", "rows_beside", "rows_within"]
+__all__ = ["budget_bytes", "left_beside_loader", "require_available", "rows_beside", "rows_within"]
 
 RESERVE = 8
-"""One part of so many of the memory is left for all else: models, gradients, other programs."""
+"""One part in so many of the memory is left for all else: models, gradients, other programs."""
 
 
 def budget_bytes(budget: Any) -> int:
@@ -46,7 +46,9 @@ def budget_bytes(budget: Any) -> int:
 
 
 def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows a cache of the source keeps within a budget in bytes, the map included: so much, and for each row.
+    """Return the number of rows that a cache of the source keeps within a budget in bytes, the map included.
+
+    `map_bytes` are those of the map: for all vertices, and beside each row.
 
     Raises
     ------
@@ -62,19 +64,31 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
     >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
     50
     """
-    count = _rows_and_map_within(budget, source.num_rows, source.stored_row_bytes, map_bytes)
-    size, free = count * source.stored_row_bytes, available_memory()
-    if size > free:
-        raise CapacityError(
-            argument="budget",
-            given=f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take",
-            expected=f"at most the {format_bytes(free)} that are available",
-        )
+    row_bytes, (of_all, of_each) = source.stored_row_bytes, map_bytes
+    count = rows_beside(source, budget, map_bytes)
+    if count < min(budget, source.num_rows, 1):
+        expected = f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map"
+        raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
+    size = count * row_bytes
+    require_available("budget", size, f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take")
     return count
 
 
+def require_available(argument: str, size: int, given: str) -> None:
+    """Refuse what takes more bytes than are available.
+
+    Raises
+    ------
+    CapacityError
+    """
+    free = available_memory()
+    if size > free:
+        expected = f"at most the {format_bytes(free)} that are available"
+        raise CapacityError(argument=argument, given=given, expected=expected)
+
+
 def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows a cache of the source keeps in memory that is free, the map included; 0 where not one fits.
+    """Return the number of rows that a cache of the source keeps in free memory, with the map; 0 where none fits.
 
     Examples
     --------
@@ -85,31 +99,15 @@ def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) ->
     (50, 0)
     """
     row_bytes, (of_all, of_each) = source.stored_row_bytes, map_bytes
-    least = of_all + of_each + row_bytes
-    return _rows_and_map_within(free if free >= least else 0, source.num_rows, row_bytes, map_bytes)
-
-
-def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:
-    """How many rows fit, with the map."""
-    if budget == 0:
-        return 0
-    if budget >= num_rows * row_bytes:
-        return num_rows
-    of_all, of_each = map_bytes
-    count = (budget - of_all) // (row_bytes + of_each)
-    if count < 1:
-        raise InputError(
-            argument="budget",
-            given=format_bytes(budget),
-            expected=f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map",
-        )
-    return count
+    if free > 0 and free >= source.num_rows * row_bytes:
+        return source.num_rows
+    return max(free - of_all, 0) // max(row_bytes + of_each, 1)
 
 
 def left_beside_loader(
     source: FeatureSource, workload: Mapping[str, Any], ranks: Communicator, replacement: type[KeptRows | ChosenRows]
 ) -> int:
-    """Bytes that a cache may take: what is available, less what a loader needs that gathers from it.
+    """Return the bytes that a cache may take: those available, less what a loader needs that gathers from it.
 
     That is what `BulkLoader` itself plans for these batches, with its default arguments and the cache as its features.
     An eighth of what is available is left, too. Ranks of one machine share the rest. Collective on the ranks of the

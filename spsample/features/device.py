@@ -12,13 +12,12 @@ from spsample.common.checks import require_share
 from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
-from spsample.features.device_staging import require_device_destination
+from spsample.features.device_staging import device_arguments, device_ids
 from spsample.features.device_tiers import ArrayTiers, SourceTiers, Tiers
 from spsample.features.file_guard import FileChangeGuard
 from spsample.features.keeper import CacheCounts, RowKeeper, require_fingerprint
 from spsample.features.source import FeatureSource
 from spsample.features.vertex_scores import VertexScores, ranks_of
-from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ class DeviceFeatures(RowKeeper):
 
     Notes
     -----
-    Over a source it counts hits and misses, passes on hints (`prefetch_hint`: the source is told the ids that miss),
+    Over a source it counts hits and misses, passes on hints (`prefetch_hint`: those of the ids that miss),
     and is pickled as its recipe, the source and which rows are hot. Pinned memory for the misses of a call is kept for
     the next one.
 
@@ -125,14 +124,11 @@ class DeviceFeatures(RowKeeper):
         return DeviceFeatures._again, (self.source, hot, contents_of(rows))
 
     def __deepcopy__(self, memo: Any) -> DeviceFeatures:
-        return self  # the map to the rows has the addresses of these very ones
+        return self  # the map has the addresses of these rows
 
     def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
         """Ids and places on the device; those that were there are not looked at."""
-        with self._kernels.session():
-            vertices = self._vertices(ids, "ids")
-            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
-            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+        return device_arguments(self._kernels, self, ids, out, at)
 
     def _read(self, ids: Any, out: Any, at: Any = None) -> None:
         if self.comm.size == 1:
@@ -141,15 +137,9 @@ class DeviceFeatures(RowKeeper):
             misses = self._tiers.gather(self.source, ids, out, at)
         self._counter.add(len(ids) - misses, misses)
 
-    def _vertices(self, ids: Any, argument: str) -> Any:
-        """Ids on the device; those on the host are checked."""
-        if not self.device.owns(ids):
-            ids = validate_ids(ids, self.num_rows, argument=argument)
-        return self._kernels.to_device(ids)
-
     def _hinted_ids(self, ids: Any) -> Any:
         with self._kernels.session():
-            return self._vertices(ids, "batches")
+            return device_ids(self._kernels, ids, self.num_rows, "batches")
 
     def _hint(self, batches: list[Any] | None) -> None:
         with self._kernels.session():
@@ -200,7 +190,7 @@ class DeviceFeatures(RowKeeper):
 
 
 def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
-    """How many rows lie on a device with `free` bytes: of a share, of an amount of memory in words, or of "auto".
+    """Return the number of rows on a device with `free` bytes: by a share, an amount of memory in words, or "auto".
 
     Raises
     ------
@@ -209,33 +199,19 @@ def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
     CapacityError
         If they do not fit.
     """
+    num_rows = tiers.source.num_rows
     if isinstance(hot, str):
-        return _rows_within(_HALF * free, tiers) if hot == "auto" else _of_budget(hot, tiers, free)
-    share = require_share("hot", hot, "'auto', the share of the rows on the device, from 0 to 1, or '2GiB'")
-    count = int(share * tiers.source.num_rows)
-    _require_free(f"{hot}", count * tiers.row_bytes + tiers.map_bytes, free)
-    return count
-
-
-def _of_budget(hot: str, tiers: Tiers, free: int) -> int:
-    budget = require_bytes("hot", hot)
-    count = _rows_within(budget, tiers)
-    if count == 0:
-        raise InputError(
-            argument="hot",
-            given=format_bytes(budget),
-            expected=f"at least one row of {tiers.row_bytes} bytes and {tiers.map_bytes} bytes for the map",
-        )
-    _require_free(hot, count * tiers.row_bytes + tiers.map_bytes, free)
-    return count
-
-
-def _rows_within(memory: float, tiers: Tiers) -> int:
-    beside_map = max(int(memory) - tiers.map_bytes, 0)
-    return min(beside_map // max(tiers.row_bytes, 1), tiers.source.num_rows)
-
-
-def _require_free(hot: str, size: int, free: int) -> None:
+        budget = int(_HALF * free) if hot == "auto" else require_bytes("hot", hot)
+        count = min(max(budget - tiers.map_bytes, 0) // max(tiers.row_bytes, 1), num_rows)
+        if hot == "auto":
+            return count
+        if count == 0:
+            expected = f"at least one row of {tiers.row_bytes} bytes and {tiers.map_bytes} bytes for the map"
+            raise InputError(argument="hot", given=format_bytes(budget), expected=expected)
+    else:
+        share = require_share("hot", hot, "'auto', the share of the rows on the device, from 0 to 1, or '2GiB'")
+        count = int(share * num_rows)
+    size = count * tiers.row_bytes + tiers.map_bytes
     if size > free:
         raise CapacityError(
             argument="hot",
@@ -243,6 +219,7 @@ def _require_free(hot: str, size: int, free: int) -> None:
             expected=f"at most the {format_bytes(free)} that the device has free",
             hint="hot='auto' takes what fits.",
         )
+    return count
 
 
 def _require_all_or_none(count: int, num_rows: int) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from spsample.backends import get_backend
 from spsample.common.locks import renewed
-from spsample.errors import DTypeError, InputError
+from spsample.errors import DTypeError
+from spsample.features.gathering import require_places
 from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from spsample.backends.cuda.device import Device
     from spsample.features.source import FeatureSource
 
-__all__ = ["FetchedRows", "StagedRows", "require_device_destination", "row_addresses"]
+__all__ = ["StagedFetch", "StagedRows", "device_arguments", "device_ids", "row_addresses"]
 
 
 def row_addresses(device: Device, rows: Any) -> NDArray[np.uint64]:
@@ -30,35 +31,32 @@ def row_addresses(device: Device, rows: Any) -> NDArray[np.uint64]:
     return np.uint64(device.address(rows)) + np.arange(rows.shape[0], dtype=np.uint64) * row_bytes
 
 
-def require_device_destination(kernels: CudaKernels, out: Any, at: Any, count: int, dim: int) -> Any:
-    """Check where `count` rows go, and return the places `at` on the device; those given there are not looked at.
+def device_ids(kernels: CudaKernels, ids: Any, count: int, argument: str) -> Any:
+    """Return ids below `count` on the device; those that are there already are not looked at."""
+    return kernels.to_device(ids if kernels.device.owns(ids) else validate_ids(ids, count, argument=argument))
+
+
+def device_arguments(kernels: CudaKernels, source: FeatureSource, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
+    """Check what `gather` of a source on a device was called with, and return what its `_read` takes.
 
     Raises
     ------
     InputError, DTypeError
-        If `out` is no float32 array on the device, of rows of `dim` numbers; or has not `count` rows, without `at`; or
-        `at` has not one place in `out` for each.
+        If `out` is no float32 array on the device, of rows of `dim` numbers; or has not a row for each id, without
+        `at`; or `at` has not one place in `out` for each.
     """
-    if out is None:
-        if at is not None:
-            raise InputError(argument="at", given="places without out", expected="out, whose rows they are")
-        return None
-    if not kernels.device.owns(out) or out.dtype != np.float32:
-        raise DTypeError(argument="out", given=type(out).__name__, expected="a float32 array on the device")
-    if out.ndim != 2 or out.shape[1] != dim:
-        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"rows of {dim} numbers")
-    if at is None:
-        if len(out) != count:
-            raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")
-        return None
-    places = at if kernels.device.owns(at) else kernels.to_device(validate_ids(at, len(out), argument="at"))
-    if len(places) != count:
-        raise InputError(argument="at", given=f"{len(places)} places", expected=f"one for each id: {count}")
-    return places.astype(np.int64, copy=False)
+    with kernels.session():
+        vertices = device_ids(kernels, ids, source.num_rows, "ids")
+        if out is not None and not (kernels.device.owns(out) and out.dtype == np.float32):
+            raise DTypeError(argument="out", given=type(out).__name__, expected="a float32 array on the device")
+        count, dim = len(vertices), source.dim
+        places = require_places(out, at, count, dim, lambda: device_ids(kernels, at, len(out), "at"))
+        places = None if places is None else places.astype(np.int64, copy=False)
+        return vertices, kernels.device.empty((count, dim), np.float32) if out is None else out, places
 
 
-class _Piece(NamedTuple):
-    """Pinned memory: as the host writes to it, as kernels read it, the address of each row, and who read it last."""
+class _PinnedRows(NamedTuple):
+    """Pinned memory, as the host writes to it and as kernels read it; addresses of its rows, and its last readers."""
 
     host: NDArray[Any]
     read: Any
@@ -70,7 +68,7 @@ class StagedRows:
     """Pinned memory for rows of one kind: a piece for each thread that has some under way, a quarter larger than asked.
 
     A kernel reads the rows straight from there, so they cross the bus once and take no memory of the device. A piece is
-    written to again once the kernels that read it are done; nobody waits for them before.
+    written to again once the kernels that read it are done; no thread waits for them before.
 
     Parameters
     ----------
@@ -82,7 +80,7 @@ class StagedRows:
 
     def __init__(self, device: Device, dim: int, dtype: np.dtype[Any]) -> None:
         self._device, self._dim, self._dtype = device, dim, dtype
-        self._idle: list[_Piece] = []
+        self._idle: list[_PinnedRows] = []
         self._taking = renewed(Lock())
 
     @contextmanager
@@ -96,7 +94,7 @@ class StagedRows:
             with self._taking:
                 self._idle.append(given_back)
 
-    def _taken(self, count: int) -> _Piece:
+    def _taken(self, count: int) -> _PinnedRows:
         with self._taking:
             piece = self._idle.pop() if self._idle else None
         if piece is not None:
@@ -104,10 +102,10 @@ class StagedRows:
             if len(piece.host) >= count:
                 return piece
         host, read = self._device.pinned_empty((count + count // 4, self._dim), self._dtype)
-        return _Piece(host, read, self._device.to_device(row_addresses(self._device, read)), None)
+        return _PinnedRows(host, read, self._device.to_device(row_addresses(self._device, read)), None)
 
 
-class FetchedRows:
+class StagedFetch:
     """Rows of some vertices, gathered by a source whose rows come out on a device; collective where that is.
 
     Parameters

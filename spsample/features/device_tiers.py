@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import sparse
 from spsample.comm import collective
 from spsample.errors import InputError
 from spsample.features.device_staging import StagedRows, row_addresses
-from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
+from spsample.features.formats import AsStored, RowFormat, as_rows, format_for
 from spsample.features.keeper import parts_to_read, require_host_source
 from spsample.features.slot_map import slot_map_bytes, slot_words
 from spsample.features.source import FeatureSource
@@ -23,55 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayTiers", "SourceTiers", "Tiers"]
 
-_ARRAY_FORMS = {"float32": "float32", "float16": "float16", "uint16": "bfloat16", "int8": "int8"}
-"""The names that kernels have for the numbers of each type."""
-
 _SOURCE_FORMS = ("float32", "float16", "int8")
 """Types of numbers that kernels read as they are; others come as float32."""
-
-
-class Tiers(ABC):
-    """Rows of which some are to lie on a device. A session is open in each call but the first.
-
-    Attributes
-    ----------
-    source : FeatureSource
-        The fallback, which has the rows that the device cannot read.
-    row_bytes, map_bytes : int
-        Bytes of a hot row on the device, and of the map to the rows.
-    form : str
-        Of the numbers of a row, in words.
-    """
-
-    source: FeatureSource
-    row_bytes: int
-    map_bytes: int
-    form: str
-
-    @abstractmethod
-    def place(self, kernels: CudaKernels, hot: NDArray[np.int64]) -> None:
-        """Copy rows of the vertices `hot`, ascending and distinct, to the device; collective where the source is."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of what is kept, the map included."""
-
-    @abstractmethod
-    def gather(self, source: FeatureSource, vertices: Any, out: Any, at: Any) -> int:
-        """Write rows of vertices, all on the device, to rows `at` of `out`; gives how many came from the source."""
-
-    @abstractmethod
-    def missing(self, vertices: Any) -> NDArray[Any]:
-        """Those of the vertices, in order, that the source is asked for."""
-
-    @abstractmethod
-    def vertices(self) -> NDArray[np.int64]:
-        """The hot vertices, ascending."""
-
-    @abstractmethod
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The hot vertices, ascending, and a copy of their rows on the host."""
 
 
 class _Nowhere(FeatureSource):
@@ -84,10 +36,10 @@ class _Nowhere(FeatureSource):
         raise NotImplementedError
 
 
-class ArrayTiers(Tiers):
+class ArrayTiers:
     """An array: hot rows on a device, the others in pinned memory of the host, and the address of every row.
 
-    One kernel reads both, so a batch needs no second pass.
+    One kernel reads both, so a batch needs no second pass. All methods are called in a session of the kernels.
 
     Parameters
     ----------
@@ -95,10 +47,20 @@ class ArrayTiers(Tiers):
         Shape (vertices, features).
     dtype : str or None
         As of `DeviceFeatures`.
+
+    Attributes
+    ----------
+    source : FeatureSource
+        The fallback, which has the rows that the device cannot read.
+    row_bytes, map_bytes : int
+        Bytes of a hot row on the device, and of the map to the rows.
+    form : str
+        The form of the numbers of a row, in words.
     """
 
     def __init__(self, x: Any, dtype: str | None) -> None:
-        rows = _dense(as_rows(x))
+        x = as_rows(x)
+        rows: NDArray[Any] = x.toarray() if sparse.issparse(x) else np.asarray(x)
         self._format = _format(rows, dtype)
         self._encoded: Any = self._format.encode(rows)
         self.source = _Nowhere(*rows.shape)
@@ -108,7 +70,7 @@ class ArrayTiers(Tiers):
     def place(self, kernels: CudaKernels, hot: NDArray[np.int64]) -> None:
         """Copy all rows, those of the vertices `hot` to the device."""
         device, encoded = kernels.device, self._encoded
-        self._kernels, self._kind = kernels, _ARRAY_FORMS[self._format.dtype.name]
+        self._kernels, self._kind = kernels, "bfloat16" if encoded.dtype == np.uint16 else encoded.dtype.name
         is_hot = np.zeros(len(encoded), np.bool_)
         is_hot[hot] = True
         cold = np.flatnonzero(~is_hot)
@@ -117,8 +79,7 @@ class ArrayTiers(Tiers):
         for vertices, tier in zip((hot, cold), self.tiers, strict=True):
             places[vertices] = row_addresses(device, tier)
         self.places = device.to_device(places)
-        scale = self._format.scale if isinstance(self._format, Int8) else None
-        self._scale = None if scale is None else device.to_device(scale)
+        self._scale = None if self._format.scale is None else device.to_device(self._format.scale)
         self._encoded = None
 
     @property
@@ -127,7 +88,7 @@ class ArrayTiers(Tiers):
         return sum(int(tier.nbytes) for tier in self.tiers) + int(self.places.nbytes)
 
     def gather(self, source: FeatureSource, vertices: Any, out: Any, at: Any) -> int:
-        """Let the device read each row from where it lies."""
+        """Write rows of vertices to rows `at` of `out`, each from where it lies; return how many the source gave."""
         self._kernels.gather_rows_at(self.places, vertices, self.source.dim, self._kind, self._scale, out=out, at=at)
         return 0
 
@@ -146,7 +107,7 @@ class ArrayTiers(Tiers):
         return self.vertices(), self._kernels.on_host(self.tiers[0])
 
 
-class SourceTiers(Tiers):
+class SourceTiers:
     """A source: hot rows on a device, with a map of 2 bits a vertex beside them.
 
     The device finds which ids have a row there, and says which have none. While it gathers the rows that it has, the
@@ -159,6 +120,11 @@ class SourceTiers(Tiers):
         In the memory of the host.
     dtype : None
         Refused: rows are kept as the source stores them.
+
+    Attributes
+    ----------
+    source, row_bytes, map_bytes, form
+        As of `ArrayTiers`.
 
     Raises
     ------
@@ -180,7 +146,7 @@ class SourceTiers(Tiers):
         self.map_bytes = slot_map_bytes(source.num_rows)
 
     def place(self, kernels: CudaKernels, hot: NDArray[np.int64]) -> None:
-        """Read the rows of the vertices `hot`, and copy them to the device."""
+        """Read the rows of the vertices `hot`, ascending, and copy them to the device; collective as the source is."""
         source, device = self.source, kernels.device
         self._kernels, self._vertices = kernels, hot
         with collective(source.comm, call="memory for features on a device"):
@@ -227,15 +193,14 @@ class SourceTiers(Tiers):
         self._kernels.gather_rows_at(addresses, None, self.source.dim, form, self._scale, out=out, at=at)
 
 
-def _dense(rows: Any) -> NDArray[Any]:
-    dense: NDArray[Any] = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-    return dense
+Tiers = ArrayTiers | SourceTiers
+"""Rows of which some are to lie on a device."""
 
 
 def _format(rows: NDArray[Any], dtype: str | None) -> RowFormat:
     if dtype is None:
         kept = rows.dtype if rows.dtype.name in ("float32", "float16") else np.dtype(np.float32)
         return AsStored(kept)
-    is_scaled = str(dtype) == "int8"  # whatever it is: what is no name is refused below
+    is_scaled = str(dtype) == "int8"  # format_for refuses what is no name
     largest = np.abs(rows).max(axis=0, initial=0) if is_scaled else None
     return format_for(dtype, largest)

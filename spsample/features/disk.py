@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.common.checks import require_int, require_type
-from spsample.common.locks import renewed
-from spsample.common.memory import available_memory
-from spsample.common.threads import compiled_core
+from spsample.common.locks import MendedInForks
 from spsample.common.units import format_bytes
-from spsample.errors import BackendError, CapacityError, DataError, InputError
+from spsample.errors import DataError, InputError
 from spsample.features.array_files import ArrayFile, array_file_of
-from spsample.features.budget import budget_bytes
+from spsample.features.budget import budget_bytes, require_available
 from spsample.features.file_guard import FileState, state_of_path
 from spsample.features.formats import AsStored, RowFormat
-from spsample.features.gathering import core_form
+from spsample.features.gathering import require_core
 from spsample.features.source import FeatureSource
 
 if TYPE_CHECKING:
@@ -33,21 +30,21 @@ BLOCK_BYTES = 4096
 """Reads begin and end with a block of so many bytes."""
 
 READS_AT_A_TIME = 32
-_PAGE_BYTES = 512  # below which rows share a page
-_MOST_SHIFT = 20
-_BYTES_PER_PAGE = 2  # six sets of 1 bit, three of them with places, and a count of 1 byte
-_BYTES_PER_FRAME = 8  # beside the page: two numbers that lead to it
+_PAGE_BYTES = 512  # shorter rows share a page
+_MAX_SHIFT = 20
+_BYTES_PER_PAGE = 2  # six bit sets, three of them with places, and a count of 1 byte
+_BYTES_PER_FRAME = 8  # beside the page: the two numbers of the map to it
 _STACK_BYTES = 16 << 10
-_LARGEST_READ = 256 << 10
-_BUFFER_PART = 64  # of the budget, for buffers of larger reads than a page needs
-_MOST_BUFFER_PART = 16
-_SET_PART = 8  # of the budget, for what each page of the file takes: pages are made larger instead
+_MAX_READ = 256 << 10
+_BUFFER_PART = 64  # 1/64 of the budget serves larger reads than a page needs
+_MAX_BUFFER_PART = 16
+_SET_PART = 8  # at most 1/8 of the budget is for the sets: pages are made larger instead
 _KNOWN_PART = 16
-_MOST_KNOWN = 32
+_MAX_KNOWN = 32
 
 
 class DiskPlan(NamedTuple):
-    """How a budget is spent.
+    """The division of a budget.
 
     Attributes
     ----------
@@ -74,7 +71,7 @@ class DiskPlan(NamedTuple):
 
 
 def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
-    """How `budget` bytes are spent on rows of a file; with a budget of 0 on nothing but reading them.
+    """Plan how `budget` bytes are spent on rows of a file; a budget of 0 serves nothing but reading them.
 
     Parameters
     ----------
@@ -100,12 +97,12 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     """
     plan = _plan(budget, num_rows, row_bytes, page_rows, map_bytes)
     if budget > 0 and plan.frames < 1:
-        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows, map_bytes))}, which is enough"
+        enough = 1 << budget.bit_length()
+        while _plan(enough, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
+            enough *= 2
+        expected = f"0, or {format_bytes(enough)}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
-    free = available_memory()
-    if plan.nbytes > free:
-        expected = f"at most the {format_bytes(free)} that are available"
-        raise CapacityError(argument="budget", given=f"{format_bytes(budget)}", expected=expected)
+    require_available("budget", plan.nbytes, format_bytes(budget))
     return plan
 
 
@@ -116,7 +113,7 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map
     readers, blocks = _buffers(budget, page_bytes)
     beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
     set_bytes = 8 * -(-num_pages // 64)
-    known = 0 if budget == 0 else max(1, min(_MOST_KNOWN, budget // _KNOWN_PART // set_bytes))
+    known = 0 if budget == 0 else max(1, min(_MAX_KNOWN, budget // _KNOWN_PART // set_bytes))
     frame_bytes = page_bytes + _BYTES_PER_FRAME
     frames = 0 if budget == 0 else (budget - beside - known * set_bytes) // frame_bytes
     frames = min(frames, num_pages)
@@ -124,17 +121,9 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map
     return DiskPlan(shift, frames, readers, blocks, known, nbytes)
 
 
-def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> int:
-    """A budget that is not too small: the first power of two."""
-    size = 1 << budget.bit_length()
-    while _plan(size, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
-        size *= 2
-    return size
-
-
 def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
     shift = max(_PAGE_BYTES // row_bytes, 1).bit_length() - 1
-    while budget and shift < _MOST_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
+    while budget and shift < _MAX_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
         shift += 1
     return shift
 
@@ -142,13 +131,13 @@ def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
 def _buffers(budget: int, page_bytes: int) -> tuple[int, int]:
     """Reads at a time, and blocks of each: a page may lie on two blocks more than it is long."""
     least = -(-(page_bytes + 2 * BLOCK_BYTES - 2) // BLOCK_BYTES)
-    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _LARGEST_READ) // BLOCK_BYTES
+    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _MAX_READ) // BLOCK_BYTES
     blocks = max(least, wanted)
-    fitting = budget // _MOST_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
+    fitting = budget // _MAX_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
     return max(1, min(READS_AT_A_TIME, fitting if budget else READS_AT_A_TIME)), blocks
 
 
-_LARGEST_PAGE = 1 << 20
+_MAX_PAGE_ROWS = 1 << 20
 
 
 class DiskCounts(NamedTuple):
@@ -178,20 +167,20 @@ class DiskCounts(NamedTuple):
         return self.hits / max(self.hits + self.misses, 1)
 
 
-class DiskFeatures(FeatureSource):
+class DiskFeatures(MendedInForks, FeatureSource):
     """Feature rows in a file on a disk, of which a budget of memory holds those that are wanted soonest.
 
     Use it where features are larger than memory. `gather` finds which rows are not in memory and reads them in the
     order of the file, 32 reads at a time, past the system's cache of pages: beside the budget no memory is taken. What
     is read and wanted again soon is kept in place of what is wanted later. What a batch will want is known where the
-    loader tells of it (`prefetch_hint`); beyond that, and without, rows that were wanted most often stay.
+    loader announces it (`prefetch_hint`); beyond that, and without, rows that were wanted most often stay.
 
     Parameters
     ----------
     path : path-like
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
-        Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
+        Bytes, or text such as ``"2GiB"``, for all that is kept: rows, the map to them, known batches, buffers
         of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once
         they were read. Beside it a call takes 8 bytes for each of its ids while it runs, twice as many with a map.
     name : str, optional
@@ -228,7 +217,7 @@ class DiskFeatures(FeatureSource):
     -----
     Threads may gather side by side; one does so at a time, with the threads of its call. Features are pickled as their
     recipe: path, budget and options; what was kept is read anew. A file that was written to since it was opened is
-    refused by the next `gather`, and by whoever opens a recipe.
+    refused by the next `gather`, and where a recipe is opened.
 
     References
     ----------
@@ -259,6 +248,7 @@ class DiskFeatures(FeatureSource):
         page_rows: int | None = None,
         direct: bool = True,
     ) -> None:
+        super().__init__()
         size = budget_bytes(budget)
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
@@ -268,13 +258,12 @@ class DiskFeatures(FeatureSource):
         map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
         self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
-        self._form = core_form(AsStored(self.file.dtype) if form is None else form)
+        self._form = AsStored(self.file.dtype) if form is None else form
         # Numbers that have to be decoded are kept by a cache as what they stand for.
-        self.stored_dtype = self.file.dtype if form is None or not form.is_coded else np.dtype(np.float32)
+        self.stored_dtype = np.dtype(np.float32) if self._form.is_coded else self.file.dtype
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
-        self._waiting = _Waiting()
-        self._process, self._reopening = os.getpid(), renewed(Lock())
+        self._waiting: deque[NDArray[Any]] = deque()  # hinted batches that the core has no room for yet
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -302,19 +291,28 @@ class DiskFeatures(FeatureSource):
         self._open_rows().reset_counts()
 
     def file_state(self) -> FileState | None:
-        """Return what tells cheaply that the file was written to."""
+        """Return the state of the file, which changes when it is written to."""
         return state_of_path(self.file.path)
 
     def _hint(self, batches: list[Any] | None) -> None:
-        if batches is None:
-            if self._rows is not None:  # nothing after `close`
-                self._waiting.clear(self._open_rows())
-            return
-        self._waiting.extend(self._open_rows(), [self._lying(ids) for ids in batches])
+        if batches is not None:
+            self._announce(self._open_rows(), [self._lying(ids) for ids in batches])
+        elif self._rows is not None:  # nothing after `close`
+            rows = self._open_rows()
+            with self._lock():
+                self._waiting.clear()
+                rows.forget()
+
+    def _announce(self, rows: Any, batches: Iterable[NDArray[Any]] = ()) -> None:
+        """Append batches, and announce as many of the first ones to the core as it has room for."""
+        with self._lock():
+            self._waiting.extend(batches)
+            while self._waiting and rows.announce(self._waiting[0]):
+                self._waiting.popleft()
 
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
         rows = self._open_rows()
-        form, scale = self._form
+        form, scale = self._form.core_name, self._form.scale
         if out.dtype != np.float32:
             form, scale = "stored", None
         if len(ids):
@@ -322,7 +320,7 @@ class DiskFeatures(FeatureSource):
                 rows.gather(self._lying(ids), form, scale, out.reshape(-1), at)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
-            self._waiting.extend(rows, ())
+            self._announce(rows)
 
     def close(self) -> None:
         """Free the memory and close the file; the last call."""
@@ -344,41 +342,17 @@ class DiskFeatures(FeatureSource):
         return vertices if self._row_of_vertex is None else self._row_of_vertex.take(vertices)
 
     def _open_rows(self) -> Any:
-        if self._rows is not None and self._process != os.getpid():
-            self._reopen()
-        rows = self._rows
+        with self._lock():
+            rows = self._rows
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
         return rows
 
-    def _reopen(self) -> None:
+    def _renew(self) -> None:
         """In a forked process: locks of the rows that it began with may be held by threads that it has not."""
-        with self._reopening:
-            if self._process != os.getpid():
-                self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
-                self._waiting = _Waiting()
-                self._process = os.getpid()
-
-
-class _Waiting:
-    """Batches of hints that the core has no room for yet; used by several threads."""
-
-    def __init__(self) -> None:
-        self._changing = renewed(Lock())
-        self._batches: deque[NDArray[Any]] = deque()
-
-    def extend(self, rows: Any, batches: Iterable[NDArray[Any]]) -> None:
-        """Append batches, and tell the core of as many of the first ones as it has room for."""
-        with self._changing:
-            self._batches.extend(batches)
-            while self._batches and rows.announce(self._batches[0]):
-                self._batches.popleft()
-
-    def clear(self, rows: Any) -> None:
-        """None of them will come."""
-        with self._changing:
-            self._batches.clear()
-            rows.forget()
+        if self._rows is not None:
+            self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
+        self._waiting = deque()
 
 
 def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: tuple[int, int]) -> DiskFeatures:
@@ -390,11 +364,7 @@ def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: t
 
 def _opened_rows(file: ArrayFile, plan: DiskPlan, direct: bool) -> Any:
     """The core's reader of the file."""
-    core = compiled_core()
-    if core is None:
-        raise BackendError(
-            "DiskFeatures needs the compiled core, which is missing: build spsample with a C++ compiler."
-        )
+    core = require_core("DiskFeatures")
     row_bytes = file.shape[1] * file.dtype.itemsize
     layout = (file.begin, file.shape[0], row_bytes, plan.shift)
     limits = (plan.frames, plan.readers, plan.buffer_blocks, plan.known_batches)
@@ -414,7 +384,7 @@ def _unreadable(file: ArrayFile, error: OSError) -> DataError:
 def _require_page_rows(page_rows: int | None) -> None:
     if page_rows is None:
         return
-    count = require_int("page_rows", page_rows, minimum=1, maximum=_LARGEST_PAGE)
+    count = require_int("page_rows", page_rows, minimum=1, maximum=_MAX_PAGE_ROWS)
     if count & (count - 1):
         raise InputError(argument="page_rows", given=str(count), expected="a power of two")
 

@@ -1,4 +1,4 @@
-"""A guard of rows that were read from a file: they are read again where it was written to."""
+"""`FileChangeGuard`: rows that were read from a file are read again, and compared, where it was written to."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["FileChangeGuard", "FileState", "file_state", "state_of_path"]
 
 _CHUNK_BYTES = 16 << 20
-"""Of rows that are read again at a time."""
+"""Bytes of the rows that are read again at a time."""
 
 
 class FileState(NamedTuple):
-    """The state of a file, which tells cheaply that it was written to.
+    """The state of a file, which is another one once the file was written to.
 
     Attributes
     ----------

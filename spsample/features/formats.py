@@ -92,7 +92,7 @@ def dense_rows(x: Any, places: NDArray[Any]) -> NDArray[Any]:
 
 
 class RowFormat(ABC):
-    """How rows of features are kept and sent; they come out as float32.
+    """The form in which rows of features are kept and sent; they come out as float32.
 
     Attributes
     ----------
@@ -101,19 +101,25 @@ class RowFormat(ABC):
         Of the numbers kept and sent.
     is_coded : bool
         Whether these numbers have to be decoded: they do not stand for themselves.
+    core_name : str
+        The compiled core's name of the form.
+    scale : float32 array or None
+        What a number of each column is multiplied by.
     """
 
     name: str
     dtype: np.dtype[Any]
     is_coded = False
+    core_name = "number"
+    scale: NDArray[np.float32] | None = None
 
     @abstractmethod
     def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Rows as they are kept and sent."""
 
-    @abstractmethod
     def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """Rows that were kept, as float32."""
+        return np.ascontiguousarray(rows, dtype=np.float32)
 
 
 class AsStored(RowFormat):
@@ -126,10 +132,6 @@ class AsStored(RowFormat):
     def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Numbers of eight bytes as float32, others as they are."""
         return np.ascontiguousarray(rows, dtype=self.dtype)
-
-    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """As float32."""
-        return np.ascontiguousarray(rows, dtype=np.float32)
 
 
 class Float(RowFormat):
@@ -153,10 +155,6 @@ class Float(RowFormat):
         _require_finite(self.name, rows, narrow)
         return narrow
 
-    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """As float32, exactly."""
-        return np.ascontiguousarray(rows, dtype=np.float32)
-
 
 class BFloat16(RowFormat):
     """The upper 16 bits of float32, rounded to the nearest: an error of at most 2^-8 of a number.
@@ -168,7 +166,7 @@ class BFloat16(RowFormat):
     array([[ 0.10009766, -2.        ]], dtype=float32)
     """
 
-    name = "bfloat16"
+    name = core_name = "bfloat16"
     dtype = np.dtype(np.uint16)
     is_coded = True
 
@@ -204,7 +202,8 @@ class Int8(RowFormat):
     array([[0.5, 4. ]], dtype=float32)
     """
 
-    name = "int8"
+    name = core_name = "int8"
+    scale: NDArray[np.float32]
     dtype = np.dtype(np.int8)
     is_coded = True
 
@@ -213,7 +212,7 @@ class Int8(RowFormat):
             column = int(np.flatnonzero(~np.isfinite(largest))[0])
             given = f"a value in column {column} that is not finite"
             raise InputError(argument="x", given=given, expected="finite values for dtype='int8'")
-        self.scale: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+        self.scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
 
     def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Rounded to the nearest."""

@@ -8,17 +8,19 @@ import numpy as np
 from scipy import sparse
 
 from spsample.common.threads import compiled_core
-from spsample.errors import DTypeError, InputError
-from spsample.features.formats import AsStored, BFloat16, Int8, RowFormat, dense_rows
+from spsample.errors import BackendError, DTypeError, InputError
+from spsample.features.formats import AsStored, RowFormat, dense_rows
 from spsample.store.row_order import ReorderedRows
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from spsample.features.slot_map import SlotMap
 
-__all__ = ["RowReader", "core_form", "new_rows", "require_destination", "row_reader"]
+__all__ = ["RowReader", "new_rows", "require_core", "require_destination", "require_places", "row_reader"]
 
 
 class RowReader:
@@ -29,21 +31,14 @@ class RowReader:
     rows : array (rows, numbers) or SciPy CSR matrix
     form : RowFormat
         What the numbers stand for.
+    num_rows, dim : int
+        Number of rows, and of the numbers of each.
     """
 
     def __init__(self, rows: Any, form: RowFormat) -> None:
         self.rows: Any = rows
         self.form = form
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return int(self.rows.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """Numbers of a row."""
-        return int(self.rows.shape[1])
+        self.num_rows, self.dim = int(rows.shape[0]), int(rows.shape[1])
 
     def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
         """Rows `ids`, repeats allowed.
@@ -133,22 +128,19 @@ class _DenseReader(RowReader):
     Bytes moved: those of an id, the row read once, and written once.
     """
 
-    def __init__(self, rows: Any, form: RowFormat) -> None:
-        super().__init__(rows, form)
-        self._kind, self._scale = core_form(form)
+    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        made = self._gathered(ids, *self._form_in(out), None if out is None else out.reshape(-1), at)
+        return made if out is None else out
 
     def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
-        if self.rows.dtype != self.form.dtype:
-            return super().as_kept(ids)
-        return self._gathered(ids, "stored", None, None)
+        return self._gathered(ids, "stored") if self.rows.dtype == self.form.dtype else super().as_kept(ids)
 
     def gather_kept(
         self, slots: SlotMap, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> NDArray[np.int64]:
-        x, (kind, scale) = np.asarray(self.rows), self._form_in(out)
-        read = compiled_core().gather_kept_features
+        rows, words, read = np.asarray(self.rows), (slots.words, slots.num_rows), compiled_core().gather_kept_features
         misses: NDArray[np.int64] = read(
-            x.reshape(-1), x.shape, slots.words, slots.num_rows, ids, kind, scale, out.reshape(-1), at
+            rows.reshape(-1), rows.shape, *words, ids, *self._form_in(out), out.reshape(-1), at
         )
         return misses
 
@@ -157,28 +149,21 @@ class _DenseReader(RowReader):
     ) -> int:
         if not isinstance(rest, _DenseReader):
             return super().gather_cached(rest, slots, ids, out, at)
-        kept, every, (kind, scale) = np.asarray(self.rows), np.asarray(rest.rows), self._form_in(out)
+        kept, every, words = np.asarray(self.rows), np.asarray(rest.rows).reshape(-1), (slots.words, slots.num_rows)
         read = compiled_core().gather_cached_features
-        words, n = slots.words, slots.num_rows
-        hits: int = read(
-            kept.reshape(-1), kept.shape, every.reshape(-1), words, n, ids, kind, scale, out.reshape(-1), at
-        )
+        hits: int = read(kept.reshape(-1), kept.shape, every, *words, ids, *self._form_in(out), out.reshape(-1), at)
         return hits
 
     def _form_in(self, out: Any) -> tuple[str, NDArray[np.float32] | None]:
         """The core's name of the form in which numbers go to `out`, and the scale that it needs."""
-        kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
-        return kind, self._scale if kind == "int8" else None
+        if out is not None and _as_stored(out, self.rows):
+            return "stored", None
+        return self.form.core_name, self.form.scale
 
-    def gather(self, ids: NDArray[Any], out: Any = None, at: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        kind, _ = self._form_in(out)
-        made = self._gathered(ids, kind, None if out is None else out.reshape(-1), at)
-        return made if out is None else out
-
-    def _gathered(self, ids: NDArray[Any], kind: str, out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+    def _gathered(self, ids: NDArray[Any], *form_and_target: Any) -> NDArray[Any]:
+        """Rows in a form, with its scale, the array and the places that they go to, as the core takes them."""
         rows = np.asarray(self.rows)
-        scale = self._scale if kind == "int8" else None
-        result: NDArray[Any] = compiled_core().gather_features(rows.reshape(-1), rows.shape, ids, kind, scale, out, at)
+        result: NDArray[Any] = compiled_core().gather_features(rows.reshape(-1), rows.shape, ids, *form_and_target)
         return result
 
 
@@ -241,7 +226,7 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
     if isinstance(rows, ReorderedRows):
         return _ReorderedReader(rows, form)
     has_core = compiled_core() is not None
-    is_known = rows.dtype.isnative and rows.dtype.itemsize <= _LARGEST_NUMBER
+    is_known = rows.dtype.isnative and rows.dtype.itemsize <= _MAX_NUMBER_BYTES
     if sparse.issparse(rows):
         if not rows.has_canonical_format:
             rows = rows.copy()
@@ -253,19 +238,26 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
     return RowReader(rows, form)
 
 
-_LARGEST_NUMBER = 8
-
-
-def core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
-    """The core's name of a form, and the scale that it needs."""
-    if isinstance(form, Int8):
-        return "int8", form.scale
-    return ("bfloat16" if isinstance(form, BFloat16) else "number"), None
+_MAX_NUMBER_BYTES = 8
 
 
 def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:
     """True where numbers go to `out` as they are, of a type that is not float32."""
     return out.dtype == rows.dtype and out.dtype != np.float32
+
+
+def require_core(user: str) -> Any:
+    """Return the compiled core.
+
+    Raises
+    ------
+    BackendError
+        If it is missing.
+    """
+    core = compiled_core()
+    if core is None:
+        raise BackendError(f"{user} needs the compiled core, which is missing: build spsample with a C++ compiler.")
+    return core
 
 
 def new_rows(count: int, dim: int) -> NDArray[np.float32]:
@@ -301,25 +293,41 @@ def require_destination(
     ...
     spsample.errors.InputError: out: got shape (2, 3); expected rows of 4 numbers
     """
+    is_array = isinstance(out, np.ndarray)
+    if out is not None and not (is_array and out.dtype in dtypes):
+        given = f"dtype {out.dtype}" if is_array else type(out).__name__
+        names = " or ".join(dict.fromkeys(map(str, dtypes)))
+        raise DTypeError(argument="out", given=given, expected=f"a NumPy array of {names}")
+    places = require_places(out, at, count, dim, lambda: np.ascontiguousarray(as_id_vector("at", at), dtype=np.int64))
+    if is_array and not (out.flags.c_contiguous and out.flags.writeable):
+        given = "an array in another order" if out.flags.writeable else "a read-only array"
+        raise InputError(argument="out", given=given, expected="an array in C order that can be written")
+    if places is not None:
+        check_ids("at", places, len(out))
+    return places  # type: ignore[no-any-return]
+
+
+def require_places(out: Any, at: Any, count: int, dim: int, places_of: Callable[[], Any]) -> Any:
+    """Check that `count` rows of `dim` numbers fit in `out`, and return the places at which they go there, if any.
+
+    Parameters
+    ----------
+    out, at, count, dim
+        As of `require_destination`; `out` is an array of a dtype that will do, or None.
+    places_of : function
+        Returns `at` as an array.
+    """
     if out is None:
         if at is not None:
             raise InputError(argument="at", given="places without out", expected="out, whose rows they are")
         return None
-    if not isinstance(out, np.ndarray) or out.dtype not in dtypes:
-        given = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
-        names = " or ".join(dict.fromkeys(map(str, dtypes)))
-        raise DTypeError(argument="out", given=given, expected=f"a NumPy array of {names}")
     if out.ndim != 2 or out.shape[1] != dim:
         raise InputError(argument="out", given=f"shape {out.shape}", expected=f"rows of {dim} numbers")
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        given = "an array in another order" if out.flags.writeable else "a read-only array"
-        raise InputError(argument="out", given=given, expected="an array in C order that can be written")
     if at is None:
         if len(out) != count:
             raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")
         return None
-    places = np.ascontiguousarray(as_id_vector("at", at), dtype=np.int64)
+    places = places_of()
     if len(places) != count:
         raise InputError(argument="at", given=f"{len(places)} places", expected=f"one for each id: {count}")
-    check_ids("at", places, len(out))
     return places

@@ -120,8 +120,8 @@ class Counter:
 class RowKeeper(FeatureSource):
     """Rows of some vertices, kept near, in front of a source that has all of them: its fallback.
 
-    Which rows these are, and where they lie, is a matter of the class. It writes rows in ``_read``, and says in
-    `_recipe` from what it is made again in another process. All else is that of the fallback.
+    A class derived from it decides which rows these are, and where they lie. It writes rows in ``_read``, and returns
+    from `_recipe` what it is made from again in another process. All else is that of the fallback.
 
     Attributes
     ----------
@@ -164,16 +164,16 @@ class RowKeeper(FeatureSource):
         self._counter.reset()
 
     def fingerprint(self) -> int | None:
-        """Return what the source does: a number that tells its rows from others, or None."""
+        """Return the fingerprint of the source's rows, or None."""
         return self.source.fingerprint()  # type: ignore[no-any-return]
 
     def file_state(self) -> FileState | None:
-        """Return that of the source: what tells cheaply that its file was written to."""
+        """Return the state of the source's file, which changes when it is written to; or None."""
         return self.source.file_state()  # type: ignore[no-any-return]
 
     @property
     def looks_ahead(self) -> bool:
-        """True where the source does better when it is told the next calls."""
+        """True where the source does better with announced calls."""
         return self.source.looks_ahead  # type: ignore[no-any-return]
 
     def _fail(self, error: Exception) -> None:
@@ -215,10 +215,10 @@ Targets = Union["NDArray[np.int64]", None]
 """Rows of a result for ids; None: one after the other."""
 
 _CHUNK_BYTES = 64 << 20
-"""Of rows that are read at a time."""
+"""Bytes of the rows that are read at a time."""
 
 LINE_BYTES = 64
-"""Of a line of the caches of processors."""
+"""Bytes of a line of the caches of processors."""
 
 
 class KeptRows:
@@ -233,9 +233,9 @@ class KeptRows:
     Attributes
     ----------
     dtype : numpy.dtype
-        That of their numbers.
-    num_vertices : int
-        Of the source.
+        The type of their numbers.
+    num_vertices, row_bytes : int
+        Vertices of the source, and bytes of a row.
     slots : SlotMap
         The slot of each vertex that has a row.
     reader : RowReader
@@ -263,7 +263,7 @@ class KeptRows:
         return cls(source, vertices)
 
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
-        self.dtype, self.num_vertices = source.stored_dtype, source.num_rows
+        self.dtype, self.num_vertices, self.row_bytes = source.stored_dtype, source.num_rows, source.stored_row_bytes
         with collective(source.comm, call="memory for cached features"):
             self.slots = SlotMap(vertices, source.num_rows)
             rows = _aligned((len(vertices), source.dim), self.dtype)
@@ -284,7 +284,7 @@ class KeptRows:
         return len(ids) - len(misses)
 
     def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
-        """Tell the source which of these vertices it will be asked for; None: what it was told will not come."""
+        """Announce to the source which of these vertices it will be asked for; None: earlier announcements are void."""
         if source.looks_ahead:
             source._hint(batches and [part(ids, self.slots.find(ids).misses) for ids in batches])
 
@@ -314,11 +314,6 @@ class KeptRows:
         return rows
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return int(self.reader.dim * self.dtype.itemsize)
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the rows and of the map to them."""
         return int(self.reader.rows.nbytes) + self.slots.nbytes
@@ -341,7 +336,7 @@ def require_fingerprint(source: FeatureSource, rows: NDArray[Any], fingerprint: 
 
 
 def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
-    """Which of `count` rows to read at a time, as many times on every rank of the source; collective there.
+    """Yield the parts of `count` rows to read, as many parts on every rank of the source; collective there.
 
     Examples
     --------
@@ -350,7 +345,9 @@ def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
     [8, 8, 4]
     """
     at_once = max(1, _CHUNK_BYTES // max(1, source.stored_row_bytes))
-    for first in range(0, _most_rows(source.comm, count), at_once):
+    if source.comm.size > 1:
+        count = int(source.comm.all_reduce(np.array([count]), "max", phase="set-up")[0])
+    for first in range(0, count, at_once):
         yield slice(first, first + at_once)
 
 
@@ -372,11 +369,6 @@ def read_misses(
     """Let the source write the rows of the ids at these positions; collective where it is, also without any."""
     if len(misses) or source.comm.size > 1:
         source._read(part(ids, misses), out, targets(at, misses, len(out)))
-
-
-def _most_rows(comm: Communicator, number: int) -> int:
-    """The largest number that a rank has; collective."""
-    return number if comm.size == 1 else int(comm.all_reduce(np.array([number]), "max", phase="set-up")[0])
 
 
 def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""How far locality-aware sampling is from the sampler that it changes, and what it saves."""
+"""The difference between locality-aware sampling and the sampler that it changes, and the rows that it saves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DrawShift(NamedTuple):
         Of one draw from a row, the mean over rows as often as batches visit their vertices: the share of the
         probability that goes to other neighbours. 0 for rows that are taken whole.
     largest_total_variation : float
-        That of the row which changes most.
+        The total variation of the row that changes most.
     inclusion : float
         The share of the vertices of a batch that are others: half the sum over all vertices of the difference of how
         often batches visit them, over the mean of both visits. What two trials of one sampler differ by is in it.

@@ -160,7 +160,7 @@ class FeatureStore(FeatureSource):
         return self._reader if is_plain and type(self)._read is FeatureStore._read else None
 
     def fingerprint(self) -> int | None:
-        """Return a number that tells the rows from others; None where they are maps, which are not read for it.
+        """Return a number that differs for other rows; None where they are maps, which are not read for it.
 
         Made on first use and kept: the rows must not be changed afterwards.
 
@@ -174,7 +174,7 @@ class FeatureStore(FeatureSource):
         return self._fingerprint
 
     def file_state(self) -> FileState | None:
-        """Return what tells cheaply that the file of the rows was written to; None where they are in memory."""
+        """Return the state of the rows' file, which changes when it is written to; None where they are in memory."""
         if self._origin is None:
             return file_state(self._reader.rows)
         folder, name = self._origin
@@ -200,7 +200,7 @@ class FeatureStore(FeatureSource):
 
 
 def _major_faults() -> int:
-    """Times that this process has waited for pages from a disk."""
+    """Return how often this process has waited for pages from a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +13,17 @@ from scipy import sparse
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import exchange_numbers
-from spsample.comm.objects import require_same
+from spsample.comm.objects import all_gather_object, require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
-from spsample.features.device_staging import require_device_destination, row_addresses
+from spsample.features.device_staging import device_arguments, row_addresses
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.features.gathering import row_reader
 from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
-from spsample.store.validation import validate_ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +44,7 @@ __all__ = [
 _CHUNK_BYTES = 64 << 20
 
 
-class RowExchange(ABC):
+class RowExchange:
     """The exchanges by which ranks of a grid give each other rows: one of requests, and one of rows.
 
     Attributes
@@ -54,18 +52,17 @@ class RowExchange(ABC):
     grid : ProcessGrid
         All its ranks fail together.
     channel : Channel
-        Over the ranks that exchange.
+        Over the ranks that exchange: all of the grid.
     phase : str
-        What a recorder counts the rows as; requests for them as "`phase` requests".
+        The phase that a recorder counts rows in; it counts requests for them in "`phase` requests".
     """
 
-    def __init__(self, grid: ProcessGrid, channel: Channel, phase: str) -> None:
-        self.grid, self.channel, self.phase = grid, channel, phase
-        self._is_duplicate = False
+    def __init__(self, grid: ProcessGrid, phase: str) -> None:
+        self.phase, self._is_duplicate = phase, False
+        self._connect(grid)
 
-    @abstractmethod
-    def _on(self, grid: ProcessGrid) -> Self:
-        """Return an exchange of the same rows on another grid."""
+    def _connect(self, grid: ProcessGrid) -> None:
+        self.grid, self.channel = grid, Channel(grid.comm)
 
     @property
     def comm(self) -> Communicator:
@@ -86,8 +83,9 @@ class RowExchange(ABC):
 
     def duplicate(self) -> Self:
         """Return an exchange of the same rows over duplicated communicators, for another thread; collective."""
-        twin = self._on(self.grid.duplicate())
+        twin = copy.copy(self)
         twin._is_duplicate = True
+        twin._connect(self.grid.duplicate())
         return twin
 
     def close(self) -> None:
@@ -102,26 +100,19 @@ class RowBlocks(RowExchange):
     Attributes
     ----------
     placement : Placement
-        Which block has which row.
+        The block that has each row.
+    num_rows, first_row : int
+        Rows of all blocks, and the place of this rank's first one.
     """
 
     def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
-        members = range(grid.column, grid.comm.size, grid.replication)
-        super().__init__(grid, Channel(grid.comm, grid.column_group, members), phase)
+        super().__init__(grid, phase)
         self.placement = placement
+        self.num_rows, self.first_row = int(placement.bounds[-1]), int(placement.bounds[grid.row])
 
-    def _on(self, grid: ProcessGrid) -> RowBlocks:
-        return RowBlocks(grid, self.placement, self.phase)
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all blocks."""
-        return int(self.placement.bounds[-1])
-
-    @property
-    def first_row(self) -> int:
-        """Place of this rank's first row."""
-        return int(self.placement.bounds[self.grid.row])
+    def _connect(self, grid: ProcessGrid) -> None:
+        members = range(grid.column, grid.comm.size, grid.replication)
+        self.grid, self.channel = grid, Channel(grid.comm, grid.column_group, members)
 
 
 class BlockFeatures(FeatureSource):
@@ -130,10 +121,11 @@ class BlockFeatures(FeatureSource):
     Attributes
     ----------
     blocks : RowBlocks
-        Which ranks have which rows.
+        The exchange of rows, with the block that has each.
     """
 
     blocks: RowBlocks
+    _form_name = "float32"
 
     @property
     def grid(self) -> ProcessGrid:
@@ -159,9 +151,9 @@ class BlockFeatures(FeatureSource):
         """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
         self.blocks.close()
 
-    def _described(self, form: str) -> str:
+    def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
-        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {form}, {blocks})"
+        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._form_name}, {blocks})"
 
 
 class PartitionedFeatures(BlockFeatures):
@@ -177,13 +169,13 @@ class PartitionedFeatures(BlockFeatures):
     grid
         The ranks.
     placement
-        Which block holds which row; see `even_placement` for what `open` and `of` take by default.
+        The block of each row; see `even_placement` for what `open` and `of` take by default.
     dtype
         ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"int8"`` (with a scale per column): rows are converted, kept
         in memory and sent so. None: as given, numbers of eight bytes as float32. `spsample.features.formats` states the
         errors.
     phase
-        What a recorder counts the rows as; requests for them as "`phase` requests".
+        The phase that a recorder counts rows in; it counts requests for them in "`phase` requests".
 
     Raises
     ------
@@ -218,6 +210,7 @@ class PartitionedFeatures(BlockFeatures):
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
+        self._form_name = self._format.name
         with collective(grid.comm):
             self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
         self.num_rows, self.dim = self.blocks.num_rows, self._reader.dim
@@ -248,7 +241,7 @@ class PartitionedFeatures(BlockFeatures):
         InputError, DataError
             On every rank, if the store or the partition cannot be used on one.
         """
-        _require_grid(grid)
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
         require_same(grid.comm, **{name: checksums})
@@ -260,10 +253,13 @@ class PartitionedFeatures(BlockFeatures):
 
         What the ranks have in memory is compared by its contents; maps are not read for it.
         """
-        _require_grid(grid)
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             rows = as_rows(x)
-            placement = _placement(partition, rows.shape[0], grid.num_blocks)
+            placement = even_placement(rows.shape[0], grid.num_blocks)
+            if partition is not None:
+                parts = require_parts(partition, rows.shape[0], grid.num_blocks)
+                placement = from_parts(parts, grid.num_blocks, id_dtype(rows.shape[0]))
             block = _block_of(rows, placement, grid.row)
             contents = _contents(rows, grid.comm)
         _require_same_rows(grid.comm, "x", contents, grid.comm.size)
@@ -333,18 +329,12 @@ class PartitionedFeatures(BlockFeatures):
 
     def _require_same_columns(self, rows: Any) -> None:
         """All ranks' rows must have the same shape and dtype."""
-        comm = self.grid.comm
-        kind = f"{rows.shape[1]} columns of {rows.dtype}"
-        words = np.frombuffer(kind.encode().ljust(64), np.uint8)
-        kinds = [row.tobytes().decode().strip() for row in comm.all_gather(words, phase="set-up")]
-        other = next((rank for rank, one in enumerate(kinds) if one != kinds[0]), None)
+        kinds = all_gather_object(self.comm, f"{rows.shape[1]} columns of {rows.dtype}")
+        other = next((rank for rank, kind in enumerate(kinds) if kind != kinds[0]), None)
         if other is not None:
             raise InputError(
                 argument="block", given=f"{kinds[0]} on rank 0, {kinds[other]} on rank {other}", expected="the same"
             )
-
-    def __repr__(self) -> str:
-        return self._described(self._format.name)
 
 
 def _checked(blocks: RowBlocks, rows: Any) -> Any:
@@ -379,15 +369,9 @@ def _require_same_rows(comm: Communicator, argument: str, contents: int | None, 
 
 
 def _checksums(stored: GraphStore, name: str) -> list[Any]:
-    """Those that a store keeps of features; of sparse ones, of each of their arrays."""
+    """Return the checksums that a store keeps of features; of sparse ones, of each of their arrays."""
     specs = sorted(stored.specs.items())
     return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
-
-
-def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
-    if partition is None:
-        return even_placement(num_rows, num_blocks)
-    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, id_dtype(num_rows))
 
 
 def id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
@@ -408,10 +392,6 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
     return Placement(size * blocks + np.minimum(blocks, longer))
 
 
-def _require_grid(grid: object) -> None:
-    require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
-
-
 def _block_of(rows: Any, placement: Placement, block: int) -> Any:
     """Rows of a block by place: a view where they follow one another."""
     if placement.position is None:
@@ -421,7 +401,7 @@ def _block_of(rows: Any, placement: Placement, block: int) -> Any:
 
 
 def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
-    """How rows are kept; collective where that depends on all of them."""
+    """Return the form in which rows are kept; collective where it depends on all of them."""
     with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
@@ -432,7 +412,7 @@ def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
         largest = np.zeros(rows.shape[1])
         for chunk in _chunks(rows):
             np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)
-        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may pass over what is not a number
+        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may ignore NaN
     return format_for(dtype, grid.comm.all_reduce(largest, "max", phase="set-up"))
 
 
@@ -525,20 +505,18 @@ class PartitionedDeviceFeatures(BlockFeatures):
 
     def _checked(self, ids: Any, out: Any, at: Any) -> tuple[Any, Any, Any]:
         """Ids and places on the device; those that were there are not looked at."""
-        with self._kernels.session():
-            if not self.device.owns(ids):
-                ids = validate_ids(ids, self.num_rows, argument="ids")
-            vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
-            places = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
-            return vertices, self.device.empty((len(vertices), self.dim), np.float32) if out is None else out, places
+        return device_arguments(self._kernels, self, ids, out, at)
 
     def _read(self, ids: Any, out: Any, at: Any = None) -> None:
         with self.blocks.gathering(), self._kernels.session():
-            one_batch = StackedSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
+            vertices = ids.astype(id_dtype(self.num_rows))
+            one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
-            answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
-            received = self.blocks.answers(answer, asked.counts)
+            wanted: Any = self._kernels.to_device(asked.rows)
+            offsets = (wanted if self._position is None else self._position[wanted]) - self.blocks.first_row
+            answer = self._kernels.gather_rows_at(self._row_places, offsets, self.dim, "float32")
+            received = self.blocks.answers(self._sendable(answer), asked.counts)
             rows: Any = self._kernels.to_device(received.rows)
             places = self._kernels.to_device(routed.places)
             self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=at)
@@ -548,19 +526,11 @@ class PartitionedDeviceFeatures(BlockFeatures):
         device = self._kernels.device
         return device.to_device(row_addresses(device, rows))
 
-    def _rows_of(self, vertices: Any) -> Any:
-        """Rows of this rank's block."""
-        places = vertices if self._position is None else self._position[vertices]
-        return self._kernels.gather_rows_at(self._row_places, places - self.blocks.first_row, self.dim, "float32")
-
     def _sendable(self, rows: Any) -> Any:
-        """Where the communicator takes rows from: on the device, or on the host."""
+        """Return rows where the communicator takes them from: on the device, or on the host."""
         if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
             return rows
         return self._kernels.on_host(rows)
-
-    def __repr__(self) -> str:
-        return self._described("float32")
 
 
 def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.comm import Channel, Communicator, collective
+from spsample.comm import Communicator, collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
-from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
-from spsample.errors import CapacityError, InputError
+from spsample.errors import InputError
+from spsample.features.budget import require_available
 from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
 from spsample.features.gathering import row_reader
 from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
@@ -140,12 +140,16 @@ class RoutedFeatures(RowKeeper):
         require_same(grid.comm, plan=contents, alpha=links, source=rows_sent)
         vertices, is_alone = np.sort(plan.vertices[rank]), source.comm.size == 1
         with collective(grid.comm, call="routes to copies"):
-            holders = _routes_of(plan, links, source, rank)
+            holders = nearest_holders(plan, links, rank)  # a rank, or the number of ranks: the source
+            here = source.block_vertices()  # rows that are never requested from another rank
+            holders[here[holders[here] != rank]] = plan.devices
             rows = KeptRows(source, vertices) if is_alone else None
-        rows = KeptRows(source, vertices) if rows is None else rows  # collective by itself
+        rows = KeptRows(source, vertices) if rows is None else rows  # collective: outside of `collective`
         self._begin(source, kinds=3)
         self._rows, self.stored_dtype = rows, rows.dtype
-        self._routes, self._peers = _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows)
+        self._holders, self._peers = holders, PeerRows(grid, rows, source.num_rows)
+        asks = bool(((holders != rank) & (holders != grid.comm.size)).any())
+        self._has_peers = bool(grid.comm.all_reduce(np.array([asks], np.int64), "max", phase="set-up")[0])
 
     def _recipe(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return RoutedFeatures._again, (self.source, self._rows.vertices(), contents_of(self._rows.reader.rows))
@@ -165,7 +169,7 @@ class RoutedFeatures(RowKeeper):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's copies and of the map; those of the source are its own."""
-        return self._rows.nbytes + self._routes.holders.nbytes
+        return self._rows.nbytes + self._holders.nbytes
 
     @property
     def comm(self) -> Communicator:
@@ -174,11 +178,11 @@ class RoutedFeatures(RowKeeper):
 
     @property
     def counts(self) -> RouteCounts:
-        """Where rows came from since the beginning, or the last `reset_counts`; those of duplicates too."""
+        """Rows by the place that they came from, since the beginning or the last `reset_counts`; of duplicates too."""
         return RouteCounts(*self._counter.read(self._rows.row_bytes))
 
     def _hint(self, batches: list[Any] | None) -> None:
-        self.source._hint(batches and [ids[self._routes.is_of_source(ids)] for ids in batches])
+        self.source._hint(batches and [ids[self._holders[ids] == self.comm.size] for ids in batches])
 
     def _fail(self, error: Exception) -> None:
         with self._peers.gathering():
@@ -189,9 +193,10 @@ class RoutedFeatures(RowKeeper):
         with self._peers.gathering():
             to = np.arange(len(ids)) if at is None else at
             own, slots, others = self._rows.slots.find(ids)
-            of_peers, of_source = self._routes.split(ids, others)
-            if self._routes.has_peers:
-                self._peers.read(ids[of_peers], self._routes.holders[ids[of_peers]], (out, to[of_peers]))
+            is_of_source = self._holders[ids[others]] == self.comm.size
+            of_peers, of_source = others[~is_of_source], others[is_of_source]
+            if self._has_peers:
+                self._peers.read(ids[of_peers], self._holders[ids[of_peers]], (out, to[of_peers]))
             self._rows.reader.gather(slots, out, to[own])
             if is_alone:
                 self.source._read(ids[of_source], out, to[of_source])
@@ -220,43 +225,6 @@ class RoutedFeatures(RowKeeper):
         return f"RoutedFeatures({self.source!r}, {kept} on rank {self.comm.rank} of {self.comm.size}{said})"
 
 
-class _Routes:
-    """From which rank this one reads each row that it has no copy of.
-
-    Attributes
-    ----------
-    holders : unsigned integer array (vertices,)
-        A rank, or `source` where the row comes from the source.
-    source : int
-        The number of ranks.
-    has_peers : bool
-        Whether any rank reads any row from another one.
-    """
-
-    def __init__(self, holders: NDArray[np.unsignedinteger], comm: Communicator) -> None:
-        self.holders = holders
-        self.source = comm.size
-        asks = bool(((holders != comm.rank) & (holders != comm.size)).any())
-        self.has_peers = bool(comm.all_reduce(np.array([asks], np.int64), "max", phase="set-up")[0])
-
-    def split(self, ids: NDArray[Any], others: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Split positions of ids that this rank has no copy of: those that peers have, and those of the source."""
-        is_of_source = self.is_of_source(ids[others])
-        return others[~is_of_source], others[is_of_source]
-
-    def is_of_source(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
-        """True for each vertex whose row comes from the source."""
-        return self.holders[ids] == self.source  # type: ignore[no-any-return]
-
-
-def _routes_of(plan: CopyPlan, links: NDArray[np.float64], source: FeatureSource, rank: int) -> NDArray[Any]:
-    """(vertices,) the rank that each row is read from; what lies in the source's own block here is read there."""
-    routes = nearest_holders(plan, links, rank)
-    here = source.block_vertices()
-    routes[here[routes[here] != rank]] = plan.devices
-    return routes
-
-
 def _require_source(source: Any, grid: ProcessGrid) -> None:
     require_type("source", source, FeatureSource, "a FeatureSource")
     require_host_source("source", source, "RoutedFeatures")
@@ -280,12 +248,8 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
     """Refuse copies that do not fit, with the map to them."""
     rows = len(plan.vertices[rank])
     route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
-    size, free = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes, available_memory()
-    if size > free:
-        given = f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
-        raise CapacityError(
-            argument="plan", given=given, expected=f"at most the {format_bytes(free)} that are available"
-        )
+    size = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes
+    require_available("plan", size, f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map")
 
 
 class PeerRows(RowExchange):
@@ -302,11 +266,8 @@ class PeerRows(RowExchange):
     """
 
     def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int) -> None:
-        super().__init__(grid, Channel(grid.comm), "copies")
+        super().__init__(grid, "copies")
         self.rows, self.num_rows = rows, num_rows
-
-    def _on(self, grid: ProcessGrid) -> PeerRows:
-        return PeerRows(grid, self.rows, self.num_rows)
 
     def read(self, ids: NDArray[Any], holders: NDArray[Any], to: tuple[Any, NDArray[np.int64]]) -> None:
         """Write the rows of vertices, repeats allowed, each from the rank that holds it. Collective.

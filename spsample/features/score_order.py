@@ -20,8 +20,8 @@ def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Return the `count` vertices of highest score, hottest first; of equal ones those of lowest id.
 
     The order is the same on every processor, which that of `np.argsort` is not where scores are equal. Integers are
-    sorted, the leading bits of a score and then the place, which takes less time than `np.argsort`; what the leading
-    bits do not tell apart is put in order then. O(n + k log k) for scores that are not negative.
+    sorted, the leading bits of a score and then the place, which takes less time than `np.argsort`; scores of
+    equal leading bits are put in order then. O(n + k log k) for scores that are not negative.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def _descending(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     places = (1 << place_bits) - 1
     keys = (scores + 0.0).view(np.int64)  # bits of floats of at least 0 are in their order; -0.0 becomes 0.0
     np.subtract(keys.max(), keys, out=keys)
-    keys <<= _KEY_BITS - int(keys.max()).bit_length()  # bits that all scores have in common tell none apart
+    keys <<= _KEY_BITS - int(keys.max()).bit_length()  # leading bits that are equal in all scores
     keys &= ~places
     for first in range(0, len(keys), _AT_ONCE):
         part = keys[first : first + _AT_ONCE]
@@ -73,7 +73,7 @@ def _descending(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _tied(keys: NDArray[np.int64], places: int) -> NDArray[np.int64]:
-    """Where a sorted key differs from one beside it in its place alone."""
+    """Return the positions of sorted keys that differ from one beside them in the place alone."""
     is_tied = np.zeros(len(keys), np.bool_)
     for first in range(0, len(keys) - 1, _AT_ONCE):
         part = keys[first : first + _AT_ONCE + 1]

@@ -1,4 +1,4 @@
-"""Which vertices have a row among those that are kept near, and in which slot it lies: 2 bits a vertex."""
+"""`SlotMap`: the vertices that have a row among those kept near, and the slot of each: 2 bits a vertex."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SlotMap:
     Parameters
     ----------
     vertices : int64 array
-        Those that have a row, ascending and distinct; fewer than 2^32.
+        The vertices that have a row, ascending and distinct; fewer than 2^32.
     num_rows : int
         Number of all vertices.
 
@@ -126,7 +126,7 @@ def slot_words(vertices: NDArray[np.int64], num_rows: int) -> NDArray[np.uint64]
     [1, 4294967298]
     """
     words = np.zeros(-(-num_rows // _VERTICES), np.uint64)
-    first = np.flatnonzero(np.diff(vertices // _VERTICES, prepend=-1))  # of each word, where it has any
+    first = np.flatnonzero(np.diff(vertices // _VERTICES, prepend=-1))  # the first vertex of each word that has any
     if len(vertices):
         bits = np.uint64(1) << (vertices % _VERTICES).astype(np.uint64)
         words[vertices[first] // _VERTICES] = np.bitwise_or.reduceat(bits, first)
@@ -146,17 +146,8 @@ def find_slots(words: NDArray[np.uint64], ids: NDArray[Any]) -> HitsAndMisses:
     is_hit = (word >> bit) & np.uint64(1) != 0
     hits = np.flatnonzero(is_hit)
     word, below = word[hits], (np.uint64(1) << bit[hits]) - np.uint64(1)
-    slots = (word >> np.uint64(_VERTICES)).astype(np.int64) + _ones((word & below).astype(np.uint32))
-    return HitsAndMisses(hits, slots, np.flatnonzero(~is_hit))
-
-
-def _ones(words: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """How many bits of each word are 1: those of two, four and eight neighbours are added, then all bytes."""
-    twos = words - ((words >> np.uint32(1)) & np.uint32(0x55555555))
-    fours = (twos & np.uint32(0x33333333)) + ((twos >> np.uint32(2)) & np.uint32(0x33333333))
-    eights = (fours + (fours >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
-    ones: Any = (eights * np.uint32(0x01010101)) >> np.uint32(24)
-    return ones.astype(np.int64)  # type: ignore[no-any-return]
+    bits_below = np.unpackbits((word & below).view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.int64)
+    return HitsAndMisses(hits, (word >> np.uint64(_VERTICES)).astype(np.int64) + bits_below, np.flatnonzero(~is_hit))
 
 
 def slot_map_bytes(num_rows: int) -> int:

@@ -39,7 +39,7 @@ class FeatureSource(ABC):
     dim : int
         Number of features per vertex.
     stored_dtype : numpy.dtype
-        That of the numbers as they are kept; rows go to an ``out`` of it as they are. float32 by default.
+        The type of the numbers as they are kept; rows go to an ``out`` of it as they are. float32 by default.
     device
         The device that rows come out on; None (default): the memory of the host.
 
@@ -177,28 +177,28 @@ class FeatureSource(ABC):
         return np.empty(0, np.int64)
 
     def fingerprint(self) -> int | None:
-        """Return a number that tells the rows from others; None where they are not read for it."""
+        """Return a number that differs for other rows; None where they are not read for it."""
         return None
 
     def file_state(self) -> FileState | None:
-        """Return what tells cheaply that the file of the rows was written to; None where there is none."""
+        """Return a state of the file of the rows that changes when it is written to; None where there is none."""
         return None
 
     @property
     def looks_ahead(self) -> bool:
-        """True where it does better when it is told the next calls (`prefetch_hint`); False by default."""
+        """True where it does better with announced calls (`prefetch_hint`); False by default."""
         return False
 
     def prefetch_hint(self, batches: Iterable[ArrayLike] | None) -> None:
-        """Say what the next calls of `gather` will ask for, beyond what was said before. Not collective.
+        """Announce what the next calls of `gather` will ask for, beyond what was announced before. Not collective.
 
-        Calls that were not told of are served as well.
+        Calls that were not announced are served as well.
 
         Parameters
         ----------
         batches : iterable of integer arrays, or None
             The ids of each call, in order; they must not be changed until they are gathered. No batches: nothing more
-            is known for now. None: what was told and not yet gathered will not come.
+            is known for now. None: what was announced and not yet gathered will not come.
 
         Raises
         ------
@@ -213,11 +213,11 @@ class FeatureSource(ABC):
             self._hint(calls)
 
     def _hinted_ids(self, ids: Any) -> Any:
-        """Check the ids of a call that is told of."""
+        """Check the ids of a call that is announced."""
         return as_vertex_ids("batches", ids, self.num_rows)
 
     def _hint(self, batches: list[Any] | None) -> None:  # noqa: B027
-        """Take what `prefetch_hint` was told, checked; called where it `looks_ahead`."""
+        """Take the checked ids of `prefetch_hint`; called where it `looks_ahead`."""
 
     def reset_counts(self) -> None:  # noqa: B027
         """Count from 0 again, where rows are counted."""

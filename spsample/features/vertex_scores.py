@@ -30,7 +30,7 @@ WORKLOAD = ("graph", "seeds", "sampler", "batch_size")
 
 
 class VertexScores:
-    """How much each vertex is needed: scores, a function that returns them, the name of some, or None.
+    """The need for each vertex: scores, a function that returns them, the name of some, or None.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.features.device_staging import FetchedRows
+from spsample.features.device_staging import StagedFetch
 from spsample.features.gathering import RowReader, row_reader
 from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import RowMemory, gather_features
@@ -109,7 +109,7 @@ def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMe
     """Fetch rows, and give what reads those of some of the vertices."""
     slots = SlotMap(vertices, features.num_rows)
     if features.device is not None:
-        there = FetchedRows(features, vertices)
+        there = StagedFetch(features, vertices)
         return lambda ids: there.gather(slots.find(ids).slots)
     reader = _rows_on_host(features, vertices)
     return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))

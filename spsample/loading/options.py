@@ -14,7 +14,7 @@ from spsample.common.units import require_bytes
 from spsample.errors import DTypeError, InputError
 from spsample.loading.fetching import FETCHES
 from spsample.loading.order import Order
-from spsample.planning.loader_plan import MOST_AHEAD, USUAL_BULK_SIZE
+from spsample.planning.loader_plan import MAX_AHEAD, USUAL_BULK_SIZE
 from spsample.sampling.sampler import require_bool
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class AheadOptions:
     timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prefetch", require_int("prefetch", self.prefetch, minimum=0, maximum=MOST_AHEAD))
+        object.__setattr__(self, "prefetch", require_int("prefetch", self.prefetch, minimum=0, maximum=MAX_AHEAD))
         require_bulk_size("bulk_size", self.bulk_size)
         for name in ("memory_budget", "prefetch_budget"):
             if getattr(self, name) is not None:

@@ -1,4 +1,4 @@
-"""How many batches fit in how much memory, on one machine and on a cluster; `bulk_sample`, which keeps to it.
+"""Plans of the batches that fit in memory, on one machine and on a cluster; `bulk_sample`, which keeps to them.
 
 A `workload` gives *pilots*, a few batches that are sampled; `bulk_counts` holds what they are counted for, or what no
 bulk passes; `scratch` and `device_scratch` say what making a bulk takes beside its arrays; `bulk_plan` adds it up by

@@ -17,7 +17,7 @@ from spsample.planning.buffers import NOTHING_AHEAD, FeaturesAhead
 from spsample.sparse import Frontier
 from spsample.sparse.operand import EntryLimit
 
-MOST_BATCHES = 1 << 62
+MAX_BATCHES = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class BudgetedPlan(ABC):
     memory_budget: int
     batch_size: int
     ahead: FeaturesAhead = field(default=NOTHING_AHEAD, kw_only=True)
+
+    _single_batches = "one at a time"  # the smallest bulk, in words
 
     @abstractmethod
     def peak(self, bulk_size: int) -> int:
@@ -59,12 +61,12 @@ class BudgetedPlan(ABC):
         return self.ahead.fetched_bytes(self.sources_of(bulk_size))
 
     def fits(self, bulk_size: int) -> bool:
-        """Tell whether bulks of `bulk_size` batches are within the budget."""
+        """Return whether bulks of `bulk_size` batches are within the budget."""
         return self.peak(bulk_size) <= self.memory_budget
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
-        return largest_fitting(require_int("most", most, minimum=0, maximum=MOST_BATCHES), self.fits)
+        return largest_fitting(require_int("most", most, minimum=0, maximum=MAX_BATCHES), self.fits)
 
     def require(self, bulk_size: int) -> None:
         """Refuse a bulk size that does not fit.
@@ -74,7 +76,7 @@ class BudgetedPlan(ABC):
         CapacityError
             It names the largest one that does.
         """
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         if bulk_size == 0 or self.fits(bulk_size):
             return
         largest = self.largest(bulk_size)
@@ -96,11 +98,6 @@ class BudgetedPlan(ABC):
     def _budget(self) -> str:
         """The budget in words."""
         return format_bytes(self.memory_budget)
-
-    @property
-    def _single_batches(self) -> str:
-        """The smallest bulk, in words."""
-        return "one at a time"
 
 
 def largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
@@ -139,7 +136,7 @@ class MostEntries(EntryLimit):
         self._left = most_entries
 
     def surely_allows(self, entries: int) -> bool:
-        """Tell whether that many are left."""
+        """Return whether that many are left."""
         return entries <= self._left
 
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:
@@ -164,4 +161,4 @@ def _count(frontier: Frontier, draw: Draw) -> int:
     return int(of_batches.sum())
 
 
-__all__ = ["MOST_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]
+__all__ = ["MAX_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]

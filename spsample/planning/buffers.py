@@ -11,7 +11,7 @@ from spsample.sampling.bulk import BulkSample
 __all__ = ["NOTHING_AHEAD", "NO_BUFFERS", "USE_BYTES", "Buffers", "FeaturesAhead", "SharedBulk"]
 
 USE_BYTES = 16
-"""Of a vertex that a batch will ask for: its id and its next use, in room for a power of two."""
+"""Bytes of a vertex that a batch will ask for: its id and its next use, in room for a power of two."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FeaturesAhead:
 
 
 NOTHING_AHEAD = FeaturesAhead()
-"""Of a loader without features, and of one call."""
+"""No features beside those of batches: of a loader without features, and of one call."""
 
 
 class SharedBulk(Protocol):
@@ -86,7 +86,7 @@ class Buffers:
     prefetch : int or None
         Bulks that are sampled ahead; None for a call, while which no other bulk exists.
     feature_batches, feature_bytes : int
-        How many batches hold features at a time, and the bytes of a vertex's.
+        Batches that hold features at a time, and the bytes of a vertex's.
     ahead : FeaturesAhead
         Features beside those of batches, and how many more bulks are sampled for them.
     share : function or None
@@ -106,4 +106,4 @@ class Buffers:
 
 
 NO_BUFFERS = Buffers()
-"""Of a call of `bulk_sample`."""
+"""No buffers: those of a call of `bulk_sample`."""

@@ -1,7 +1,8 @@
-"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted or at most."""
+"""Sizes that decide memory: `GraphProfile` of a graph, `BulkCounts` of a bulk, counted, at most or of a `Trial`."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,14 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.planning.budget import MostEntries
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
+from spsample.sampling.workload import Workload
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
-POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
+POINTER_BYTES = 8  # bytes of a row of a result, and of a batch in each of its pointers
 VALUE_BYTES, ID_BYTES = 8, 8
 ENTRY_BYTES = 8 + VALUE_BYTES + ID_BYTES
 WHOLE = -1  # the fanout that takes whole rows
@@ -118,6 +121,46 @@ class BulkCounts:
 def _layer_bytes(layer: LayerCounts, batches: int, id_bytes: int) -> int:
     pointers = POINTER_BYTES * (layer.rows + 4 * batches)
     return id_bytes * layer.sources + pointers + layer.entries * (id_bytes + layer.value_bytes + layer.id_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Batches that were sampled.
+
+    Attributes
+    ----------
+    bulk : BulkSample
+    seconds : float
+    """
+
+    bulk: BulkSample
+    seconds: float
+
+    @classmethod
+    def of(cls, pilots: Workload, most_entries: int | None = None) -> Trial:
+        """Sample them all at once; collective on a graph of several ranks.
+
+        Raises
+        ------
+        TooManyEntriesError
+            If they would have more than `most_entries`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import spsample as sp
+        >>> work = Workload(sp.load_dataset("rmat:8,4").graph, np.arange(64), sp.GraphSAGE([2]), batch_size=16)
+        >>> Trial.of(work.pilots(2)).counts.batches
+        2
+        """
+        start = time.perf_counter()
+        bulk = pilots.run(None if most_entries is None else MostEntries(most_entries))
+        return cls(bulk, time.perf_counter() - start)
+
+    @property
+    def counts(self) -> BulkCounts:
+        """Sizes that decide the memory of bulks of such batches."""
+        return BulkCounts.of(self.bulk)
 
 
 def relative_deviation(sizes: NDArray[Any]) -> float:
@@ -231,7 +274,7 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     return _most_bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
 
 
-@lru_cache(maxsize=128)  # a small call asks for little else
+@lru_cache(maxsize=128)  # most of the time of a small call
 def _most_bytes(
     num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
 ) -> int:
@@ -260,6 +303,7 @@ __all__ = [
     "BulkCounts",
     "GraphProfile",
     "LayerCounts",
+    "Trial",
     "most_bytes",
     "most_counts",
     "relative_deviation",

@@ -9,20 +9,20 @@ from math import sqrt
 
 from spsample.common.checks import require_int
 from spsample.common.lazily import lazily
-from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
+from spsample.planning.budget import MAX_BATCHES, BudgetedPlan, largest_fitting
 from spsample.planning.buffers import NO_BUFFERS, Buffers
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.scratch import scratch_on
 from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 
-MODEL_MARGIN = 0.35  # of arrays, as measured: blocks of memory are larger than their arrays, and some are kept
-DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
+MODEL_MARGIN = 0.35  # share of the arrays, measured: blocks of memory are larger than their arrays, and some are kept
+DEVIATIONS = 1.5  # standard deviations by which the mean of batches may pass that of the pilots
 CALL_BYTES = 8 << 20  # small arrays, stacks of threads
-SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
-ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
+SEED_BYTES = 48  # bytes of a seed of a bulk: in the order given, as ids, sorted, and its place
+ORDER_BYTES = 16  # bytes of a seed of an epoch: its id and its place in the order
 FEATURE_MARGIN = 1.1
-MOST_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
+MAX_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ class BulkPlan(BudgetedPlan):
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Bytes beside the arrays, while a bulk of `bulk_size` batches is made."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         return self.scratch(self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)))
 
     def result_bytes(self, bulk_size: int) -> int:
         """Bytes of the arrays of such a bulk, margin included."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
 
     def sources_of(self, bulk_size: int) -> int:
         """Vertices whose features the batches of a bulk need, margin included."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
         return layers[0].sources if layers else 0
 
@@ -112,7 +112,7 @@ class BulkPlan(BudgetedPlan):
 
         Each bulk of an epoch is made while the `held` ones before it exist, wherever the pass before it ended.
         """
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
         return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
     def _peak(self, made: int, held: int) -> int:
@@ -142,7 +142,7 @@ class BulkPlan(BudgetedPlan):
         As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
-        batches = require_int("batches", batches, minimum=0, maximum=MOST_BATCHES)
+        batches = require_int("batches", batches, minimum=0, maximum=MAX_BATCHES)
         fitting = self._steady_bulk_size
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
@@ -151,14 +151,14 @@ class BulkPlan(BudgetedPlan):
     @lazily
     def _steady_bulk_size(self) -> int:
         """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
-        return largest_fitting(MOST_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
+        return largest_fitting(MAX_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
 
     def _margin(self, bulk_size: int) -> float:
         """The most that the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
         return 1 + MODEL_MARGIN + self._deviation(bulk_size)
 
     def _deviation(self, bulk_size: int) -> float:
-        """How much more than the mean of the pilots the mean of `bulk_size` batches may be."""
+        """Return by how much the mean of `bulk_size` batches may pass the mean of the pilots."""
         pilots = max(self.counts.batches, 1)
         return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
@@ -204,7 +204,7 @@ def warm_up_divisor(prefetch: int) -> int:
 
 
 def bulk_ranges(first: int, last: int, size: int, warm_up: int = 1) -> Iterator[tuple[int, int]]:
-    """Where bulks of the batches from `first` to `last` begin and end.
+    """Yield the begin and the end of each bulk of the batches from `first` to `last`.
 
     They have `size` batches, the first ones fewer: ``size // warm_up``, then twice that, and so on.
 

@@ -18,7 +18,7 @@ from spsample.store.base_graph import BaseGraph
 from spsample.store.validation import validate_seeds
 
 
-def bulk_sample(  # the public face
+def bulk_sample(  # public
     graph: BaseGraph,
     seeds: Any,
     sampler: Sampler,

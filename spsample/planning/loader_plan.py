@@ -11,24 +11,23 @@ from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.buffers import Buffers
-from spsample.planning.bulk_counts import most_counts
+from spsample.planning.bulk_counts import Trial, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
 from spsample.planning.memory_check import AVAILABLE_SHARE, available_bytes, default_budget, first_fitting
 from spsample.planning.rank_plan import plan_ranks
-from spsample.planning.trial import Trial
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.workload import Workload
 
-PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 1 / 16, 2, 32  # of the batches of an epoch, and batches
-MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
+PILOT_SHARE, MIN_PILOTS, MAX_PILOTS = 1 / 16, 2, 32  # share of the batches of an epoch, and numbers of batches
+MAX_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 
 FEATURE_BATCHES = 4
 """Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place.
 Or as many chunks of small ones."""
 
 USUAL_BULK_SIZE = 64
-"""Batches of a bulk, where a loader is not told."""
+"""Batches of a bulk by default."""
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
@@ -97,7 +96,7 @@ def plan_bulk(
         shuffle=require_bool("shuffle", shuffle),
         edge_ids=require_bool("edge_ids", edge_ids),
     )
-    prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+    prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MAX_AHEAD)
     plan = plan_epochs(work, Buffers(prefetch, feature_batches, feature_bytes), budget)
     plan.require(min(1, plan.num_batches))
     return plan
@@ -121,7 +120,7 @@ def plan_epochs(work: Workload, buffers: Buffers, memory_budget: int) -> BulkPla
         If these do not fit in the memory that is available.
     """
     full = len(work.seeds) // work.largest_batch
-    pilots = work.pilots(min(max(int(PILOT_SHARE * full), FEWEST_PILOTS), MOST_PILOTS))
+    pilots = work.pilots(min(max(int(PILOT_SHARE * full), MIN_PILOTS), MAX_PILOTS))
     trial = Trial.of(first_fitting(pilots))
     return plan_of(work, trial.counts.with_edges(), memory_budget, buffers, trial.seconds)
 
@@ -161,8 +160,8 @@ def plan_loader(
         return plan, _in_steps(max(min(plan.largest(epoch), share), 1), ranks)
     size = _in_steps(bulk_size, ranks)
     largest = min(size, epoch)
-    given = memory_budget is not None
-    needed = _plan_within(work, buffers, memory_budget) if given else _plan_where_needed(work, buffers, largest)
+    has_budget = memory_budget is not None
+    needed = _plan_within(work, buffers, memory_budget) if has_budget else _plan_where_needed(work, buffers, largest)
     if needed is not None:
         needed.require(largest)
     return needed, size
@@ -216,7 +215,7 @@ def _plan_where_needed(work: Workload, buffers: Buffers, bulk_size: int) -> Bulk
 __all__ = [
     "BULKS_PER_EPOCH",
     "FEATURE_BATCHES",
-    "MOST_AHEAD",
+    "MAX_AHEAD",
     "USUAL_BULK_SIZE",
     "needed_by_loader",
     "plan_bulk",

@@ -1,4 +1,4 @@
-"""Checks that a call fits in the memory that is available: as little is looked at as can tell."""
+"""Checks that a call fits in the memory that is available, the cheapest first."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from spsample.common.memory import available_memory, most_memory
 from spsample.common.units import count, format_bytes
 from spsample.errors import CapacityError
 from spsample.planning.budget import TooManyEntriesError
-from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
+from spsample.planning.bulk_counts import BulkCounts, Trial, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.trial import Trial
 from spsample.sampling.workload import Workload
 from spsample.sparse import get_num_threads
 from spsample.store.base_graph import BaseGraph
 
-AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
-CALL_PILOTS = 4  # batches of a call that may not fit
-NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
-FEW_BYTES = 24 << 20  # a million entries
-PEAK_PER_RESULT_BYTE = 4  # bytes of a peak for a byte of its result, estimated high
-THREAD_BYTES_PER_VERTEX = 32  # of a peak, on each thread, estimated high
-MACHINE_SHARE = 1 / 16  # of all memory: what takes less is not held against what is available
-READING_SECONDS = 0.25  # for which a reading of what is available serves
-READING_SHARE = 0.5  # of that reading: what takes less is not held against a new one
+AVAILABLE_SHARE = 0.5  # share of the available memory, where no budget is given
+CALL_PILOTS = 4  # pilots of a call that may not fit
+NAMED_SHARE = 15 / 16  # share of the memory: a call of the suggested size has other pilots
+MIN_CHECKED_BYTES = 24 << 20  # about a million entries; smaller calls are not checked
+PEAK_PER_RESULT_BYTE = 4  # bytes at the peak for a byte of the result, estimated high
+THREAD_BYTES_PER_VERTEX = 32  # bytes at the peak for each thread and vertex, estimated high
+MACHINE_SHARE = 1 / 16  # share of all memory: smaller calls are not compared with the available memory
+READING_SECONDS = 0.25  # time for which a reading of the available memory is used
+READING_SHARE = 0.5  # share of that reading: smaller calls need no new one
 
 
 def default_budget(graph: BaseGraph | None = None) -> int:
@@ -105,7 +104,7 @@ def first_fitting(work: Workload) -> Workload:
 def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
     """The plan of a call that does not fit in the memory that is available; None for one that does.
 
-    Each way to tell costs more than the one before it, and is taken only where that one could not tell:
+    Each check costs more than the one before it, and is made only where that one did not decide:
 
     1. *Sizes* of the sampler and of the graph bound the bytes of the arrays, in microseconds. Few of them fit, and so
        does what is little beside the machine, or beside what was available a moment ago.
@@ -127,9 +126,9 @@ def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
 
 
 def _surely_fits(call: Workload) -> bool:
-    """Tell whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
+    """Return whether a call takes so little that the available memory need not be read now, which takes 0.1 ms."""
     arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
-    if arrays <= FEW_BYTES:
+    if arrays <= MIN_CHECKED_BYTES:
         return True
     most = PEAK_PER_RESULT_BYTE * arrays + THREAD_BYTES_PER_VERTEX * get_num_threads() * call.graph.num_nodes
     if most <= MACHINE_SHARE * most_memory():

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from spsample.common.units import format_bytes
-from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
+from spsample.planning.budget import MAX_BATCHES, BudgetedPlan
 from spsample.planning.buffers import Buffers, SharedBulk
-from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.bulk_counts import BulkCounts, Trial
 from spsample.planning.memory_check import default_budget
 from spsample.planning.scratch import CALL_BYTES, device_scratch
-from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample
 from spsample.sampling.workload import Workload
 
 PILOTS_PER_RANK = 2
-MARGIN = 1.5  # over the largest pilot: batches differ, and blocks of memory are larger than their arrays
-WORKING_COPIES = 2  # of a bulk's arrays, while it is made: what is asked, answered and stacked
+MARGIN = 1.5  # factor of the largest pilot: batches differ, and blocks of memory are larger than their arrays
+WORKING_COPIES = 2  # copies of a bulk's arrays while it is made: requests, answers and stacked arrays
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,12 @@ class RankPlan(BudgetedPlan):
     sources: int = 0
     sampled_bytes: int = 0
 
+    _single_batches = "one batch at a time on each rank"
+
     @property
     def bulk_size(self) -> int:
         """The largest number of batches of a bulk over all ranks; 0 where a batch per rank does not fit."""
-        return self.largest(MOST_BATCHES) // self.ranks * self.ranks
+        return self.largest(MAX_BATCHES) // self.ranks * self.ranks
 
     def peak(self, bulk_size: int) -> int:
         """Bytes of a rank at the peak with bulks of `bulk_size` batches over all ranks."""
@@ -80,10 +81,6 @@ class RankPlan(BudgetedPlan):
     def _budget(self) -> str:
         return f"{format_bytes(self.memory_budget)} of the rank that has least"
 
-    @property
-    def _single_batches(self) -> str:
-        return "one batch at a time on each rank"
-
 
 def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> RankPlan:
     """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank.
@@ -99,7 +96,7 @@ def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> R
     copies = 1 + buffers.finished + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
-        sampled += scratch // (copies * len(bulk))  # it is there once
+        sampled += scratch // (copies * len(bulk))  # it exists once
     kept, per_step, before = sampled, sources, 0
     if buffers.share is not None:
         kept, sources = _shared(buffers.share(bulk), comm.size)

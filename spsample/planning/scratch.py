@@ -16,9 +16,9 @@ from spsample.store.base_graph import BaseGraph
 
 ROW_ARRAYS_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
-SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
-DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
-WARPS = 1 << 14  # more than a GPU holds at a time
+SOURCE_BYTES = 4 * 16  # four slots of a hash table for each source of a layer-wise sample
+DRAWN_BYTES = 104  # bytes of a column that a layer-wise sampler may draw, in all arrays of the draw
+WARPS = 1 << 14  # more than a GPU runs at a time
 
 
 def device_scratch(graph: BaseGraph, counts: BulkCounts) -> int:
@@ -46,16 +46,16 @@ def _drawn_bytes(counts: BulkCounts) -> int:
     largest = max(sampler.sizes, default=0)
     if sampler.kind == "layer-wise":
         per_batch = DRAWN_BYTES * largest + MOST_FILTER_BITS // 8
-        return per_batch * counts.batches + SOURCE_BYTES * max(one.sources for one in counts.layers)
+        return per_batch * counts.batches + SOURCE_BYTES * max(layer.sources for layer in counts.layers)
     if largest <= WARP or sampler.replace:
         return 0
-    warps = min(max(one.rows for one in counts.layers) + WARP, WARPS)
+    warps = min(max(layer.rows for layer in counts.layers) + WARP, WARPS)
     return min(POINTER_BYTES * (2 << (largest - 1).bit_length()) * warps, SCRATCH_BYTES)
 
 
 def _position_bytes(graph: BaseGraph, counts: BulkCounts) -> int:
-    """Where entries lie in A, until their weights are read: kept for all layers; edge ids take their place."""
-    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # drawn with them
+    """Places of entries in A, kept for all layers until their weights are read; edge ids take their place."""
+    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # read with the draws
     if graph.weighting != "weighted" or with_weights:
         return 0
     return POINTER_BYTES * sum(layer.entries for layer in counts.layers if not layer.id_bytes)
@@ -69,23 +69,23 @@ def _union_bytes(counts: BulkCounts) -> int:
     return POINTER_BYTES * max(layer.rows + counts.batches, layer.entries)
 
 
-POOL_SHARE = 3 / 8  # of what was in use, which the pool keeps at most where calls repeat, but for some MiB of few
-UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
+POOL_SHARE = 3 / 8  # share of what was in use that the pool keeps at most between calls, apart from a few MiB
+UNIFORM_THREAD_BYTES = 2 << 20  # draws for one chunk of rows, and the unused part of a block
 PLACED_THREAD_BYTES = 6 << 20  # the unused parts of a block of columns and of one of their places in A
-THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
-ROW_ORDER_BYTES = 16  # the order that an extraction visits its rows in, their lengths and batches: and two ids
-RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
-MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
-MOST_BIT_BYTES = 8 << 20  # of bit sets and ranks, which serve up to so many vertices as the second-level cache allows
-FEWEST_RANGED = 1 << 20  # vertices from which on batches may be numbered range by range
+THREAD_BYTES = 5 << 20  # trees, draws and matches of one chunk of rows, and the unused part of a block
+ROW_ORDER_BYTES = 16  # the order of the rows of an extraction, their lengths and batches; and two ids
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # destinations of weighted rows: a run a batch, and one more for 128 ascending rows
+MAX_COUNTED = 1 << 16  # 16 bits hold smaller counts
+MAX_BIT_BYTES = 8 << 20  # bytes of bit sets and ranks, within the second-level cache
+MIN_RANGED = 1 << 20  # vertices from which on batches may be numbered range by range
 RANGE_BYTES = 3 << 20  # the table and the set of a range
 RANGED_ENTRY_BYTES, RANGED_ROW_BYTES = 5, 10
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
-SHARED_BATCHES = 64  # for which a row is read once
-SHARED_COLUMN_BYTES = 12  # of the table of their columns, a vertex
-MOST_SHARED_COLUMNS = 1 << 22  # for which there is such a table
-ROW_WORK, LONG_ROW = 32, 24  # of finding a row, as entries read; the longest row that is read, times the source columns
-MATCH_BYTES = 16  # what is found for these batches in one row, before and after it is parted by batch: and two ids
+SHARED_BATCHES = 64  # batches for which a row is read once
+SHARED_COLUMN_BYTES = 12  # bytes a vertex of the table of their columns
+MAX_SHARED_COLUMNS = 1 << 22  # columns of such a table at most
+ROW_WORK, LONG_ROW = 32, 24  # entries read as long as a row is found; the longest row read over the source columns
+MATCH_BYTES = 16  # a match of these batches in one row, before and after matches are parted by batch; and two ids
 
 
 def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
@@ -134,13 +134,13 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
     if counts.sampler.kind == "layer-wise":
-        bytes_ = max(bytes_, *(_found(graph, counts.batches, one) for one in layers))
-    bytes_ += max(_numbering(graph, one) for one in layers)
-    bytes_ += 5 * max((one.largest_sources for one in layers), default=0)
+        bytes_ = max(bytes_, *(_found(graph, counts.batches, layer) for layer in layers))
+    bytes_ += max(_numbering(graph, layer) for layer in layers)
+    bytes_ += 5 * max((layer.largest_sources for layer in layers), default=0)
     bytes_ += dense * graph.num_nodes
     if graph.weighting == "weighted":
         bytes_ += graph.num_nodes + 5 * graph.longest_row
-        bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)
+        bytes_ += RUN_BYTES * max((counts.batches + layer.rows // ROWS_PER_RUN for layer in layers), default=0)
     return int(bytes_)
 
 
@@ -152,8 +152,8 @@ def _found(graph: GraphProfile, batches: int, layer: LayerCounts) -> int:
 
 def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
     """Bit sets and ranks, or what numbers a batch range by range, with as many entries a row as the others."""
-    bits = min(graph.num_nodes // 2, MOST_BIT_BYTES)
-    if graph.num_nodes < FEWEST_RANGED:
+    bits = min(graph.num_nodes // 2, MAX_BIT_BYTES)
+    if graph.num_nodes < MIN_RANGED:
         return bits
     entries = layer.largest_rows * layer.entries // max(layer.rows, 1)
     return max(bits, RANGE_BYTES + RANGED_ENTRY_BYTES * entries + RANGED_ROW_BYTES * layer.largest_rows)
@@ -163,16 +163,16 @@ def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:
     """Bytes a vertex of the sums by column that are drawn from under the column law, those of blocks included."""
     if counts.sampler.draw_law(graph.weighting) != "column":
         return 0  # nothing is summed
-    largest = max((one.largest_rows for one in counts.layers), default=0)
-    return 3 if graph.weighting == "unweighted" and largest < MOST_COUNTED else 9
+    largest = max((layer.largest_rows for layer in counts.layers), default=0)
+    return 3 if graph.weighting == "unweighted" and largest < MAX_COUNTED else 9
 
 
 def _node_wise(graph: GraphProfile, counts: BulkCounts) -> int:
     """A byte a vertex; where whole rows begin; a hop's new vertices once more, or an array of united hops."""
     id_bytes, layers = graph.id_bytes, counts.layers
-    new = max(id_bytes * (one.sources - one.rows) for one in layers)
-    weights = 0 if graph.weighting == "unweighted" else max(16 * one.rows for one in layers)
-    rows = 8 * max(one.rows for one in layers) if WHOLE in counts.sampler.sizes else 0
+    new = max(id_bytes * (layer.sources - layer.rows) for layer in layers)
+    weights = 0 if graph.weighting == "unweighted" else max(16 * layer.rows for layer in layers)
+    rows = 8 * max(layer.rows for layer in layers) if WHOLE in counts.sampler.sizes else 0
     united = counts.sampler.layout == "subgraph"
     longest = _longest_array(layers[0], counts.batches, id_bytes)
     return int(graph.num_nodes + weights + rows + (max(new, longest) if united else new))
@@ -188,15 +188,15 @@ def _layerwise(graph: GraphProfile, counts: BulkCounts) -> int:
 
 
 def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
-    found = graph.id_bytes
+    entry_bytes = graph.id_bytes
     if layer.id_bytes:
-        found += 16  # where it lies in A, twice at a time: as found and in order, or in order and as the caller's id
-        found -= layer.id_bytes
+        entry_bytes += 16  # its place in A, twice at a time: as drawn and in order, or in order and as the caller's id
+        entry_bytes -= layer.id_bytes
     elif graph.weighting == "weighted":
-        found += 16
-    entries = layer.entries * max(found - layer.value_bytes, 0)
-    read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # at most, where each batch reads its rows itself
-    table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MOST_SHARED_COLUMNS, read)
+        entry_bytes += 16
+    entries = layer.entries * max(entry_bytes - layer.value_bytes, 0)
+    read = layer.rows * (ROW_WORK + LONG_ROW * layer.largest_sources)  # an upper bound: each batch reads its own rows
+    table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MAX_SHARED_COLUMNS, read)
     columns = max(COLUMN_BYTES * layer.sources, table + graph.id_bytes * layer.sources)
     return int(entries + columns + (ROW_ORDER_BYTES + 2 * graph.id_bytes) * layer.rows)
 

@@ -336,7 +336,7 @@ def test_features_of_other_ranks_are_refused():
 
 
 def test_copies_that_do_not_fit_are_refused_on_all(monkeypatch):
-    monkeypatch.setattr("spsample.features.routed.available_memory", lambda: 100)
+    monkeypatch.setattr("spsample.features.budget.available_memory", lambda: 100)
 
     def body(comm):
         plan = CopyPlan.of([[0], np.arange(12)], 12)

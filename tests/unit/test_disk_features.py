@@ -502,7 +502,7 @@ def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
     x = features(1000, 16)
     path = saved(tmp_path, x)
     status = path.stat()
-    core = disk.compiled_core()
+    core = disk.require_core("a test")
     made = core.DiskRows(
         str(path), True, (128, 100_000, 64, 0), "f4", (100, 4, 4, 4), (status.st_size, status.st_mtime_ns)
     )
@@ -600,7 +600,7 @@ def test_counts(tmp_path):
 
 
 def test_without_the_core(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "compiled_core", lambda: None)
+    monkeypatch.setattr("spsample.features.gathering.compiled_core", lambda: None)
     with pytest.raises(BackendError, match="needs the compiled core"):
         DiskFeatures(saved(tmp_path, features(10, 4)), 0)
 

@@ -176,7 +176,7 @@ def queue_of_batches():
 def reader_of_a_disk(tmp_path):
     np.save(tmp_path / "x.npy", X)
     features = sp.DiskFeatures(tmp_path / "x.npy", 0)
-    return features._waiting._changing, lambda: (
+    return features._changing, lambda: (
         features.prefetch_hint([[1]]),
         features.gather([1]),
         features.prefetch_hint(None),

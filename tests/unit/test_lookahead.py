@@ -35,7 +35,7 @@ def traces(draw: Any, most_items: int = 6, most_batches: int = 7) -> tuple[int, 
 def specified(scores: Any, capacity: int) -> Lookahead:
     """The same by the model."""
     model = SimpleNamespace(Lookahead=ReferenceLookahead)
-    with mock.patch("spsample.features.caching.lookahead.compiled_core", return_value=model):
+    with mock.patch("spsample.features.gathering.compiled_core", return_value=model):
         return Lookahead(scores, capacity)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,8 @@ grimp = pytest.importorskip("grimp")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "spsample").rglob("*.py"))
+OLDER: set[str] = set()
+"""Tests that reach into modules of several rooms; the list may only get shorter."""
 
 
 def circles(*, with_types: bool) -> list[set[str]]:
@@ -72,6 +77,7 @@ def docstrings(file: Path) -> list[tuple[int, str]]:
         (r"\AThe same\b", "names nothing: say what it does"),
         (r"\AOf\b", "is half a sentence: say what it is"),
         (r"\b[Ss]o many\b", "names no number: say which"),
+        (r"\A(What|Whether|That of|Who|How|Where|Which)\b", "asks: say what it is or does"),
     ],
 )
 def test_docstrings_stand_alone(words: str, why: str) -> None:
@@ -82,3 +88,36 @@ def test_docstrings_stand_alone(words: str, why: str) -> None:
         if re.search(words, text)
     ]
     assert not bad, f"{why}\n" + "\n".join(bad)
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    names = Counter(
+        node.name
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and "bench" not in file.parts
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def faces(file: Path) -> Iterator[tuple[str, str, bool]]:
+    """Room, module and whether the room exports it, for each name of a room's module that a test imports."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").count(".") > 1 and "spsample" in str(node.module):
+            room = ".".join(str(node.module).split(".")[:2])
+            exported = getattr(import_module(room), "__all__", ())
+            yield from ((room, str(node.module), alias.name in exported) for alias in node.names)
+
+
+def test_tests_reach_rooms_by_their_faces() -> None:
+    """A name that a room exports is imported from it, and a test reaches into the modules of one room at most."""
+    pytest.importorskip("torch_geometric")
+    by_module, into_rooms = [], set()
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        names = list(faces(file))
+        by_module += [f"{file.name}: {module}" for _, module, is_exported in names if is_exported]
+        if len({room for room, _, is_exported in names if not is_exported}) > 1:
+            into_rooms.add(file.relative_to(ROOT / "tests").as_posix())
+    assert by_module == []
+    assert into_rooms - OLDER == set(), "new tests reach into one room"
+    assert OLDER - into_rooms == set(), "take these off the list"

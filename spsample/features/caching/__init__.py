@@ -1,4 +1,4 @@
-"""Rows that are kept in memory in front of any source: a set that stays, or the rows that are used next."""
+"""Rows kept in memory in front of any source: a fixed set, or the rows that are used next."""
 
 from __future__ import annotations
 

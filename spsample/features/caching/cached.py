@@ -146,7 +146,7 @@ class CachedFeatures(RowKeeper):
 
     @property
     def looks_ahead(self) -> bool:
-        """True where the cache, or its source, does better when it is told the next calls."""
+        """True where the cache, or its source, does better with announced calls."""
         return self._rows.looks_ahead or super().looks_ahead
 
     def _hint(self, batches: list[Any] | None) -> None:

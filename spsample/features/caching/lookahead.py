@@ -1,6 +1,6 @@
-"""Which items a cache keeps where the next batches are known: Belady's rule at the grain of batches.
+"""The items that a cache keeps where the next batches are known: Belady's rule, applied batch by batch.
 
-Items are rows of features, pages of a file, or whatever else has a number and takes a place of equal size.
+Items are rows of features, pages of a file, or anything else that has a number and takes a place of equal size.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
-from spsample.common.threads import compiled_core
-from spsample.errors import BackendError, InputError
+from spsample.errors import InputError
+from spsample.features.gathering import require_core
 from spsample.features.score_order import highest
 from spsample.features.slot_map import HitsAndMisses
 from spsample.store.validation import as_vertex_ids, check_ids
@@ -21,9 +21,9 @@ from spsample.store.validation import as_vertex_ids, check_ids
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MOST_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "lookahead_words"]
+__all__ = ["MAX_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "lookahead_words"]
 
-MOST_ITEMS = 2**31 - 1
+MAX_ITEMS = 2**31 - 1
 _WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
 
 
@@ -52,7 +52,7 @@ class Decision(NamedTuple):
 
 
 class Lookahead:
-    """Which items a cache of equal places holds, batch after batch, where some of the next batches are known.
+    """The items that a cache of equal places holds, batch after batch, where some of the next batches are known.
 
     At first it holds the items of the largest scores, as many as it has places. After a batch those items stay whose
     next use comes first, of what was held and what the batch brought. Known uses come before unknown ones. Where no use
@@ -98,8 +98,8 @@ class Lookahead:
 
     def __init__(self, scores: ArrayLike, capacity: int) -> None:
         numbers = as_array("scores", scores).reshape(-1)
-        if len(numbers) > MOST_ITEMS:
-            raise InputError(argument="scores", given=f"{len(numbers)} items", expected=f"at most {MOST_ITEMS}")
+        if len(numbers) > MAX_ITEMS:
+            raise InputError(argument="scores", given=f"{len(numbers)} items", expected=f"at most {MAX_ITEMS}")
         places = require_int("capacity", capacity, minimum=0, maximum=len(numbers))
         memory = np.zeros(lookahead_words(len(numbers), places), np.int32)
         first = highest(numbers, places)
@@ -123,12 +123,7 @@ class Lookahead:
         return made
 
     def _begin(self, memory: NDArray[np.int32], num_items: int, capacity: int) -> None:
-        core = compiled_core()
-        if core is None:
-            raise BackendError(
-                "Lookahead needs the compiled core, which is missing: build spsample with a C++ compiler."
-            )
-        self._planner: Any = core.Lookahead(memory, num_items, capacity)
+        self._planner: Any = require_core("Lookahead").Lookahead(memory, num_items, capacity)
         self.num_items, self.capacity = num_items, capacity
 
     @property
@@ -172,7 +167,7 @@ class Lookahead:
             If one is no array of items; nothing is announced then.
         """
         each = list(batches)
-        if not self._planner.announce(each):  # which checks arrays of ids itself, in a fraction of the time
+        if not self._planner.announce(each):  # the core checks arrays of ids itself, and faster
             checked = [as_vertex_ids("batches", batch, self.num_items) for batch in each]
             self._planner.announce(checked)
 

@@ -21,36 +21,28 @@ if TYPE_CHECKING:
 __all__ = ["LookaheadRows", "by_score", "rows_ahead"]
 
 _PLACE_BYTES = 8
-"""Of a place: rows on their way there, and the last call that put one there."""
+"""Bytes beside each row: the number of rows on their way to its place, and the last call that put one there."""
 
 _AT_ONCE = 1 << 20
 """Bytes of rows that are moved at a time."""
 
 _SURELY_OTHERS = 32
-"""Calls after which none that was told of is the next one: before, a cache may be read for another one, or to
-evaluate."""
+"""Calls after which no announced one is the next: before, a cache may be read for another cache, or to evaluate."""
 
 
 class _Call(NamedTuple):
-    """A call of `serve`: what becomes of it, its number among those told of (0: it is none), and when it was."""
+    """A call of `serve`: its decision, its number among announced calls (0: it is none), and its generation."""
 
     decision: Decision
     number: int
     generation: int
 
 
-class _Fixed(NamedTuple):
-    """A decision that was made ahead of its call, and the ids of that call."""
-
-    ids: NDArray[Any]
-    decision: Decision
-
-
 class LookaheadRows(MendedInForks):
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
-    A call of `serve` whose ids were told of is decided on, and changes what is kept. Any other is served from what is
-    kept, and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
+    A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from that,
+    and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
     not come, and are forgotten. Threads may call side by side: a row that is not yet in its place is not read there.
 
     Parameters
@@ -75,12 +67,12 @@ class LookaheadRows(MendedInForks):
         capacity = len(rows)
         self._lookahead = Lookahead.within(memory[: -2 * capacity], num_vertices, capacity)
         self._awaited = memory[-2 * capacity : -capacity]  # rows on their way to each place
-        self._filled_by = memory[-capacity:]  # the last call that put one there
-        self._calls = self._in_flight = 0  # that were told of, and those whose rows are not yet kept
-        self._generation = 0  # how often what was known was forgotten
-        self._hinted: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
-        self._fixed: deque[_Fixed] = deque()
-        self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
+        self._filled_by = memory[-capacity:]  # the last call that put a row in each place
+        self._calls = self._in_flight = 0  # announced calls, and those whose rows are not yet kept
+        self._generation = 0  # counts how often known calls were forgotten
+        self._hinted: deque[NDArray[Any]] = deque()  # known calls without a decision, where the source looks ahead
+        self._fixed: deque[tuple[NDArray[Any], Decision]] = deque()  # ids of the next calls, and the decisions on them
+        self._others = self._most_others = 0  # calls in a row that were not the next known one, and their limit
 
     @classmethod
     def in_place_of(cls, rows: KeptRows, order: NDArray[np.uint8], capacity: int) -> LookaheadRows:
@@ -90,7 +82,7 @@ class LookaheadRows(MendedInForks):
         """
         first, vertices, memory = by_score(order)[:capacity], rows.vertices(), rows.reader.rows
         moved, at_once = np.sort(first), max(1, _AT_ONCE // rows.row_bytes)
-        for begin in range(0, capacity, at_once):  # none moves up
+        for begin in range(0, capacity, at_once):  # no row moves to a later place
             memory[begin : begin + at_once][: capacity - begin] = memory[moved[begin : begin + at_once]]
         spare = memory[capacity:].reshape(-1).view(np.uint8)
         begin = -(capacity * rows.row_bytes) % LINE_BYTES
@@ -108,21 +100,21 @@ class LookaheadRows(MendedInForks):
         return int(self.reader.rows.nbytes) + self._lookahead.nbytes + beside
 
     def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
-        """Append the ids of the next calls; None: forget what was told, and what was to be kept of rows on their way.
+        """Append the ids of the next calls; None: forget them, and what was to be kept of rows on their way.
 
-        A source that looks ahead itself is told what will miss of all that was known before.
+        To a source that looks ahead itself the misses of all calls known before are announced.
         """
         with self._lock():
-            told: list[NDArray[Any]] | None = None
+            misses: list[NDArray[Any]] | None = None
             if batches is None:
                 self._forget_known()
             else:
                 self._lookahead.announce(batches)
-                told = self._fix() if source.looks_ahead else []
+                misses = self._fix() if source.looks_ahead else []
                 if source.looks_ahead:
-                    self._hinted.extend(ids.copy() for ids in batches)  # whose they are may change them
+                    self._hinted.extend(ids.copy() for ids in batches)  # the caller may change them
         if source.looks_ahead:
-            source._hint(told)
+            source._hint(misses)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
         """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
@@ -132,7 +124,7 @@ class LookaheadRows(MendedInForks):
         with self._lock():
             call = self._begin(ids)
             decision = call.decision
-            if len(decision.hits):  # before others are put there
+            if len(decision.hits):  # before other rows are put there
                 self.reader.gather(decision.places, out, targets(at, decision.hits, len(out)))
         rows, of_kept = out, decision.kept
         if len(decision.misses) or source.comm.size > 1:
@@ -188,7 +180,7 @@ class LookaheadRows(MendedInForks):
         if was_held(self._changing):
             num_items, capacity = self._lookahead.num_items, self._lookahead.capacity
             self._lookahead = Lookahead(np.zeros(num_items), capacity)
-            self._awaited[:] = 1  # so that no place holds anything
+            self._awaited[:] = 1  # no place holds a valid row
         self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock
@@ -213,12 +205,12 @@ class LookaheadRows(MendedInForks):
         return _Call(decision, self._calls, self._generation)
 
     def _hinted_decision(self, ids: NDArray[Any]) -> Decision | None:
-        """The decision on the next call that was told of; None where these are not its ids."""
-        if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
+        """The decision on the next announced call; None where these are not its ids."""
+        if not (np.array_equal(self._fixed[0][0], ids) if self._fixed else self._lookahead.is_next(ids)):
             self._count_other()
             return None
         self._others = 0
-        return self._fixed.popleft().decision if self._fixed else self._step()
+        return self._fixed.popleft()[1] if self._fixed else self._step()
 
     def _count_other(self) -> None:
         """Another call came than the next one that is known."""
@@ -246,13 +238,13 @@ class LookaheadRows(MendedInForks):
 
     def _fix(self) -> list[NDArray[Any]]:
         """Decide on all calls that were known before; gives the ids of each that will miss."""
-        told = []
+        missing = []
         while self._hinted:
             ids = self._hinted[0]
             decision = self._step()
-            self._fixed.append(_Fixed(ids, decision))
-            told.append(part(ids, decision.misses))
-        return told
+            self._fixed.append((ids, decision))
+            missing.append(part(ids, decision.misses))
+        return missing
 
     def _without_awaited(self, decision: Decision) -> Decision:
         """The decision with hits at places that wait for a row taken for misses."""
@@ -283,7 +275,7 @@ class LookaheadRows(MendedInForks):
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Write the misses to the result; gives rows as they are kept, and which of them those to keep are."""
         wanted, to = part(ids, decision.misses), targets(at, decision.misses, len(out))
-        if out.dtype == self.dtype and at is None:  # else places may not be distinct, and rows overwritten
+        if out.dtype == self.dtype and at is None:  # otherwise rows could be overwritten
             source._read(wanted, out, to)
             return out, decision.kept
         rows = np.empty((len(wanted), self.reader.dim), self.dtype)
@@ -304,7 +296,7 @@ def by_score(order: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def rows_ahead(num_vertices: int, count: int, row_bytes: int) -> int:
-    """How many rows are kept by next use, with all that decides, in the memory of `count` rows; 0 where none fits.
+    """Return the number of rows kept by next use, with what decides, in the memory of `count` rows; 0 where none fits.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ways in which a cache decides which rows it keeps: one set for all time, or by next use where that pays."""
+"""Policies by which a cache keeps rows: one set for all time, or by next use where that pays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spsample.common.checks import require_choice
 from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.common.threads import compiled_core
-from spsample.features.caching.lookahead import MOST_ITEMS, Lookahead
+from spsample.features.caching.lookahead import MAX_ITEMS, Lookahead
 from spsample.features.caching.lookahead_rows import LookaheadRows, by_score, rows_ahead
 from spsample.features.keeper import KeptRows, Targets, read_misses, require_fingerprint
 from spsample.features.slot_map import SlotMap, slot_map_bytes
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["REPLACEMENTS", "ChosenRows", "Rows", "replacement_named"]
 
 _CLASSES = 256
-"""Of rows, by their scores: a byte for each row tells which are given up first where the map takes their memory."""
+"""Classes of rows by their scores, a byte a row: rows of the last classes are given up first for the map."""
 
-_FEWEST_BYTES = 200
-"""Of a row, beside which that byte is small; shorter rows stay."""
+_MIN_ROW_BYTES = 200
+"""Size of a row beside which that byte is small; shorter rows stay."""
 
 _TRIALS = (1, 4, 16)
-"""Hints at which it is tried."""
+"""Numbers of hints after which a trial is made."""
 
 _USES, _BATCHES = 1 << 19, 8
-"""Of vertices, or batches if they are more, on which it is tried at most."""
+"""The trial uses at most so many vertices, or batches if these have more."""
 
 _GAIN, _SURE = 0.01, 2.0
-"""Hits that looking ahead has to bring, beyond what the map costs: over uses, and over their root, not by chance."""
+"""Further hits that lookahead must bring: over uses, and over their square root, so that they are no chance."""
 
 _SURELY_UNTOLD = 32
 """Calls after which no hint will come."""
@@ -59,10 +59,11 @@ class ChosenRows(MendedInForks):
 
     def __init__(self, rows: KeptRows, order: NDArray[np.uint8]) -> None:
         super().__init__()
+        self.dtype, self.row_bytes = rows.dtype, rows.row_bytes
         self._rows: KeptRows | LookaheadRows = rows
-        self._order: NDArray[np.uint8] | None = order  # None: it is chosen
+        self._order: NDArray[np.uint8] | None = order  # None once the choice is made
         self._num_ahead = rows_ahead(rows.num_vertices, len(order), rows.row_bytes)
-        self._known: list[NDArray[Any]] = []  # ids of calls that were told of, and have not come
+        self._known: list[NDArray[Any]] = []  # ids of announced calls that have not come
         self._hints = self._untold = 0
         self._moves = False
 
@@ -77,13 +78,13 @@ class ChosenRows(MendedInForks):
         >>> ChosenRows.map_bytes(1_000_000, 400), ChosenRows.map_bytes(1_000_000, 8)
         ((250000, 1), (250000, 0))
         """
-        return slot_map_bytes(num_rows), int(row_bytes >= _FEWEST_BYTES)
+        return slot_map_bytes(num_rows), int(row_bytes >= _MIN_ROW_BYTES)
 
     @classmethod
     def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> KeptRows | ChosenRows:
         """Rows of vertices, ascending and distinct; they stay where the map leaves no room, or no core looks ahead."""
         rows, count = KeptRows(source, vertices), len(vertices)
-        is_short = rows.row_bytes < _FEWEST_BYTES or source.num_rows > MOST_ITEMS
+        is_short = rows.row_bytes < _MIN_ROW_BYTES or source.num_rows > MAX_ITEMS
         if is_short or compiled_core() is None or rows_ahead(source.num_rows, count, rows.row_bytes) < 1:
             return rows
         order = np.empty(count, np.uint8)
@@ -96,19 +97,9 @@ class ChosenRows(MendedInForks):
         return self._order is not None or self._rows.looks_ahead
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of their numbers."""
-        return self._rows.dtype
-
-    @property
     def reader(self) -> Any:
         """Gives rows by place."""
         return self._rows.reader
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return self._rows.row_bytes
 
     @property
     def nbytes(self) -> int:
@@ -118,17 +109,17 @@ class ChosenRows(MendedInForks):
     def hint(self, source: FeatureSource, batches: list[NDArray[Any]] | None) -> None:
         """Append the ids of the next calls, and choose where these are the first hints; None: forget them."""
         with self._lock():
-            rows, order, told = self._rows, self._order, batches
+            rows, order, announced = self._rows, self._order, batches
             if batches is None:
                 self._known = []
             elif order is not None and isinstance(rows, KeptRows):
-                self._known += [ids.astype(np.int32) for ids in batches]  # whose they are may change them
+                self._known += [ids.astype(np.int32) for ids in batches]  # the caller may change them
                 self._hints += bool(batches)
                 if batches and self._hints in _TRIALS and self._choose(rows, order):
                     if source.looks_ahead:
-                        source._hint(None)  # it knew what would miss with the rows that stay
-                    told, self._known = [ids.astype(np.int64) for ids in self._known], []
-        self._rows.hint(source, told)
+                        source._hint(None)  # it was announced the misses of the rows that stay
+                    announced, self._known = [ids.astype(np.int64) for ids in self._known], []
+        self._rows.hint(source, announced)
 
     def _choose(self, rows: KeptRows, order: NDArray[np.uint8]) -> bool:
         """Look ahead from now on, where that pays; gives whether it does."""
@@ -150,7 +141,7 @@ class ChosenRows(MendedInForks):
             return self._rows.serve(source, ids, out, at)
         with self._lock():
             rows = self._rows
-            if isinstance(rows, KeptRows):  # and no row moves
+            if isinstance(rows, KeptRows):  # rows do not move
                 self._count(ids)
                 misses = rows.slots.gather(rows.reader, ids, out, at)
         if not isinstance(rows, KeptRows):

@@ -1,7 +1,6 @@
-"""Which rows of features each of several devices keeps a copy of: plans, and what they cost.
+"""Copies of rows of features on several devices: plans of the rows that each keeps, and their costs.
 
-`plan_copies` makes a plan by a method of `METHODS`; each method has a module of its own. `cost` says what a plan costs,
-whoever made it.
+`plan_copies` makes a plan by a method of `METHODS`; `cost` computes what any plan costs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies one after the other, by what each spares: where devices or links differ."""
+"""`greedy`: copies chosen one after the other by what each saves, where devices or links differ."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _AT_ONCE = 1 << 12
 
 
 def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
-    """Return the plan that takes the copy that spares most, again and again, until all devices are full.
+    """Return the plan that repeatedly takes the copy that saves most, until all devices are full.
 
-    What a copy spares depends on the copies of the same vertex only, and on which devices are not full. So all copies
-    up to the one that fills a device are taken at once: n rounds at most, each O(devices^3 n + n log n). What is spared
-    is submodular, so it is at least half of the most that any plan spares (Fisher, Nemhauser and Wolsey, 1978).
+    What a copy saves depends on the copies of the same vertex only, and on which devices are not full. So all copies
+    up to the one that fills a device are taken at once: n rounds at most, each O(devices^3 n + n log n). What is saved
+    is submodular, so it is at least half of the most that any plan saves (Fisher, Nemhauser and Wolsey, 1978).
 
     Examples
     --------
@@ -44,66 +44,60 @@ class _Search:
         self.room = np.full(n, request.budget)
         self.vertices: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(n)]
         self._links = link_costs(request.alpha, n)
-        relative = request.scores / (request.scores.max() or 1.0)  # float32 holds it
+        relative = request.scores / (request.scores.max() or 1.0)  # so that float32 holds it
         self._scores = np.broadcast_to(relative, (n, request.num_rows))
         self._paid = np.ones(self._scores.shape)
 
     def fill_a_device(self) -> None:
-        """Take the copies that spare most, up to the first that leaves a device without room."""
-        best = np.concatenate([self._most_spared(part) for part in _slices(len(self._paid[0]))])
+        """Take the copies that save most, up to the first that leaves a device without room."""
+        parts = _slices(len(self._paid[0]))
+        best = np.concatenate([self._saved(self._scores[:, p], self._paid[:, p]).max(axis=0) for p in parts])
         possible = np.flatnonzero(best >= 0)
         looked_at = possible[hottest(best[possible], int(self.room.sum()))]
         copies = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
-        spared = np.concatenate([part[0] for part in copies], axis=1)
+        saved = np.concatenate([part[0] for part in copies], axis=1)
         device = np.concatenate([part[1] for part in copies], axis=1)
-        order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
-        order = order[spared.ravel()[order] >= 0]
+        order = np.argsort(-saved, axis=None, kind="stable")  # a vertex's second copy never before its first
+        order = order[saved.ravel()[order] >= 0]
         taken = order[: self._first_full(device.ravel()[order])]
         for i in np.flatnonzero(self.room).tolist():
-            self._take(i, looked_at[taken[device.ravel()[taken] == i] % len(looked_at)])
+            vertices = looked_at[taken[device.ravel()[taken] == i] % len(looked_at)]
+            self.room[i] -= len(vertices)
+            self.vertices[i].append(vertices)
+            self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, i, None])
 
-    def _most_spared(self, part: slice) -> NDArray[np.float64]:
-        """(vertices,) what the best copy of each vertex of a part spares; negative where there can be none."""
-        most: NDArray[np.float64] = self._spared(self._scores[:, part], self._paid[:, part]).max(axis=0)
-        return most
-
-    def _spared(self, scores: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(devices, vertices) what one more copy on each device spares; negative where there can be none."""
-        spared = np.full(paid.shape, _NOT_POSSIBLE)
+    def _saved(self, scores: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(devices, vertices) what one more copy on each device saves; negative where there can be none."""
+        saved = np.full(paid.shape, _NOT_POSSIBLE)
         for i in np.flatnonzero(self.room):
             less = np.maximum(paid - self._links[:, i, None], 0)
-            spared[i] = np.where(paid[i] > 0, np.einsum("dv,dv->v", scores, less), _NOT_POSSIBLE)
-        return spared
+            saved[i] = np.where(paid[i] > 0, np.einsum("dv,dv->v", scores, less), _NOT_POSSIBLE)
+        return saved
 
     def _copies(self, vertices: NDArray[np.int64], first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(devices, vertices) each: what the first, second, ... copy of each vertex spares, and on which device it is.
+        """(devices, vertices) each: what the first, second, ... copy of each vertex saves, and on which device it is.
 
-        Devices that spare the same take turns, from the turn of number `first` on. They are compared in float32, so
+        Devices that save the same take turns, from the turn of number `first` on. They are compared in float32, so
         that rounding makes no difference.
         """
         scores, paid = self._scores[:, vertices], self._paid[:, vertices]
         turns = _turns(first, len(vertices), len(self.room))
         columns = np.arange(len(vertices))
-        all_spared, all_devices = [], []
+        all_saved, all_devices = [], []
         for _ in range(len(self.room)):
-            spared = self._spared(scores, paid)
-            in_turn = np.take_along_axis(spared, turns, axis=0).astype(np.float32)
+            saved = self._saved(scores, paid)
+            in_turn = np.take_along_axis(saved, turns, axis=0).astype(np.float32)
             device = turns[in_turn.argmax(axis=0), columns]
-            all_spared.append(spared[device, columns])
+            all_saved.append(saved[device, columns])
             all_devices.append(device)
-            paid = np.where(all_spared[-1] >= 0, np.minimum(paid, self._links[:, device]), paid)
-        return np.minimum.accumulate(all_spared), np.array(all_devices)
+            paid = np.where(all_saved[-1] >= 0, np.minimum(paid, self._links[:, device]), paid)
+        return np.minimum.accumulate(all_saved), np.array(all_devices)
 
     def _first_full(self, devices: NDArray[np.int64]) -> int:
-        """How many of the copies on `devices`, in order, are taken when a device is full."""
+        """Return the number of the copies on `devices`, in order, that are taken when a device is full."""
         places = (np.flatnonzero(devices == i) for i in np.flatnonzero(self.room))
         rooms = self.room[self.room > 0]
         return int(min(at[room - 1] + 1 for at, room in zip(places, rooms, strict=True) if len(at) >= room))
-
-    def _take(self, device: int, vertices: NDArray[np.int64]) -> None:
-        self.room[device] -= len(vertices)
-        self.vertices[device].append(vertices)
-        self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, device, None])
 
 
 def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
@@ -120,5 +114,5 @@ def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
 
 
 def _slices(length: int) -> list[slice]:
-    """Parts of so few vertices that what is computed of them stays in the cache; at least one part."""
+    """Return parts of the vertices small enough for the cache; at least one part."""
     return [slice(first, min(first + _AT_ONCE, length)) for first in range(0, max(length, 1), _AT_ONCE)]

@@ -17,10 +17,10 @@ from spsample.features.copies.plan import CopyPlan, CopyRequest, link_costs, req
 from spsample.features.score_order import hottest
 
 __all__ = [
+    "MAX_DEVICES",
     "METHODS",
-    "MOST_DEVICES",
+    "assign_in_snake_order",
     "best_copies",
-    "deal_snake",
     "interleaved",
     "plan_copies",
     "replicated",
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 _ROUNDS_AT_ONCE = 1 << 10
-"""Rounds of a deal that are filled together; an even number."""
+"""Rounds that are filled together; an even number."""
 
 
 def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     """Return the plan of least mean cost where all devices need the same and all links cost the same.
 
-    With a = min(alpha, 1), the first copy of v spares p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
-    it to the others. Each further copy spares a p_v. The sum over devices is a sum over copies, so the n B copies that
-    spare most are an optimum. Further copies of v all spare the same: but for one vertex, each has n copies, one or
+    With a = min(alpha, 1), the first copy of v saves p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
+    it to the others. Each further copy saves a p_v. The sum over devices is a sum over copies, so the n B copies that
+    save most are an optimum. Further copies of v all save the same: but for one vertex, each has n copies, one or
     none. O(n + k log k) for the k vertices of n B that are looked at.
 
     Where scores or links differ by device, the plan is `greedy`'s. Equal rows of scores, and equal links in a matrix,
@@ -45,9 +45,9 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([9.0, 4, 3, 2, 1])
-    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
     [[0, 3], [1, 2]]
-    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
     request = _alike(request)
@@ -61,7 +61,7 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     kept[:, :on_all] = order[:on_all]
     if on_all < budget:
         kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
-        deal_snake(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
+        assign_in_snake_order(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
     return list(kept)
 
 
@@ -77,13 +77,13 @@ def _alike(request: CopyRequest) -> CopyRequest:
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
-    """How many vertices have a copy: from B on, one more as long as it spares more than the copy that gives way.
+    """Return the number of vertices with a copy: from B on, one more while it saves more than the copy it replaces.
 
-    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex spares falls with
-    c, what the last further copy spares rises.
+    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex saves falls with
+    c, what the last further copy saves rises.
     """
     devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
-    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they spare at equal scores
+    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they save at equal scores
 
     def is_enough(count: int) -> bool:
         gives_way = (devices * budget - count - 1) // (devices - 1)
@@ -92,13 +92,13 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
     return budget + bisect_left(range(budget, len(order)), True, key=is_enough)
 
 
-def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
-    """Deal out vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
+def assign_in_snake_order(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+    """Assign vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
 
     Examples
     --------
     >>> to = np.empty((3, 2), np.int64)
-    >>> deal_snake(np.arange(6), to)
+    >>> assign_in_snake_order(np.arange(6), to)
     >>> to.tolist()
     [[0, 5], [1, 4], [2, 3]]
     """
@@ -123,9 +123,9 @@ def interleaved(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([9.0, 8, 7, 6, 5, 4])
-    >>> [one.tolist() for one in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5))]
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5))]
     [[0, 2], [1, 3]]
-    >>> [one.tolist() for one in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5, head=1))]
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5, head=1))]
     [[0, 1], [0, 2]]
     """
     n, budget = request.devices, request.budget
@@ -140,7 +140,8 @@ def replicated(request: CopyRequest) -> list[NDArray[np.int64]]:
 
     Examples
     --------
-    >>> [one.tolist() for one in replicated(CopyRequest(np.array([1.0, 3, 2]), devices=2, budget=2, alpha=1.0))]
+    >>> request = CopyRequest(np.array([1.0, 3, 2]), devices=2, budget=2, alpha=1.0)
+    >>> [vertices.tolist() for vertices in replicated(request)]
     [[1, 2], [1, 2]]
     """
     if request.scores.ndim == 1:
@@ -164,7 +165,7 @@ def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
     Examples
     --------
     >>> scores = np.array([6.0, 5, 4, 3, 2, 1])
-    >>> [one.tolist() for one in song_jiang(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    >>> [vertices.tolist() for vertices in song_jiang(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
     [[0, 2], [3, 1]]
     """
     n, budget = request.devices, request.budget
@@ -181,7 +182,7 @@ def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
 
 
 def _replacements(scores: NDArray[np.float64], devices: int, budget: int, alpha: float) -> int:
-    """How many of the vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
+    """Return how many vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
 
     def is_worse(new: int) -> bool:
         return not scores[budget + new] > alpha * scores[budget - 1 - new // (devices - 1)]
@@ -210,8 +211,8 @@ METHODS: dict[str, Callable[[CopyRequest], list[NDArray[np.int64]]]] = {
 """By name: what makes of a request the vertices of each device."""
 
 
-MOST_DEVICES = 2**14
-"""Of a plan: links are looked at pair by pair."""
+MAX_DEVICES = 2**14
+"""Devices of a plan at most: links are looked at pair by pair."""
 
 
 def plan_copies(
@@ -220,14 +221,14 @@ def plan_copies(
     """Choose the rows of features that each of several devices, or ranks, keeps a copy of.
 
     A device reads its own rows for nothing, those of another device at `alpha` times the cost of one from the host, and
-    the others from the host. More copies of a row spare links, copies of more rows spare the host.
+    the others from the host. More copies of a row save links, copies of more rows save the host.
 
     Parameters
     ----------
     scores : array_like (n,) or (devices, n)
         How often each vertex is needed, by every device or by each: counts or probabilities.
     devices : int
-        Number of devices that reach each other, at most `MOST_DEVICES`.
+        Number of devices that reach each other, at most `MAX_DEVICES`.
     budget : int
         Rows that each device keeps; more than n are n.
     alpha : float or array_like (devices, devices)
@@ -235,7 +236,7 @@ def plan_copies(
         for rows that device i reads from device j; the diagonal is not looked at. From 1 on such a row is read from the
         host.
     method : str
-        ``"best-copies"``: least mean cost; where scores or links differ by device, greedy by what a copy spares.
+        ``"best-copies"``: least mean cost; where scores or links differ by device, greedy by what a copy saves.
         ``"replicated"``: every device keeps what it needs most.
         ``"interleaved"``: the hottest rows in turn, one copy each (Data Tiering). Takes one vector of scores.
         ``"song-jiang"``: algorithm 1 of Song and Jiang. Takes one vector of scores and one alpha.
@@ -257,12 +258,12 @@ def plan_copies(
     >>> from spsample.features.copies import cost
     >>> scores = [9, 4, 3, 2, 1]
     >>> plan = plan_copies(scores, devices=2, budget=2, alpha=0.5)
-    >>> [one.tolist() for one in plan.vertices]
+    >>> [vertices.tolist() for vertices in plan.vertices]
     [[0, 1], [0, 2]]
     >>> cost(plan, scores, alpha=0.5)
     CopyCost(mean 4.75, largest 5)
     """
-    devices = require_int("devices", devices, minimum=1, maximum=MOST_DEVICES)
+    devices = require_int("devices", devices, minimum=1, maximum=MAX_DEVICES)
     budget = require_int("budget", budget, minimum=0)
     method = require_choice("method", method, tuple(METHODS))
     checked = require_scores(scores, devices)

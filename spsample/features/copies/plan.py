@@ -1,4 +1,4 @@
-"""A plan of copies: the rows that each device keeps, what they cost, and from where each row is read."""
+"""`CopyPlan`: the rows that each device keeps, their cost, and the device that each row is read from."""
 
 from __future__ import annotations
 
@@ -253,8 +253,8 @@ class CopyCost:
 
     Examples
     --------
-    >>> found = CopyCost(np.array([1.0, 2.0]))
-    >>> found, found.mean, found.largest
+    >>> costs = CopyCost(np.array([1.0, 2.0]))
+    >>> costs, costs.mean, costs.largest
     (CopyCost(mean 1.5, largest 2), 1.5, 2.0)
     """
 
@@ -262,12 +262,12 @@ class CopyCost:
 
     @property
     def mean(self) -> float:
-        """Mean over devices: what `best_copies` makes least."""
+        """Mean over devices, which `best_copies` minimises."""
         return float(self.devices.mean())
 
     @property
     def largest(self) -> float:
-        """Cost of the device that pays most: what Song and Jiang state as their goal."""
+        """Cost of the device that pays most, the goal of Song and Jiang."""
         return float(self.devices.max())
 
     def __repr__(self) -> str:
@@ -317,7 +317,7 @@ def _paid(plan: CopyPlan, links: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-"""Multiplied by it, numbers that follow each other are far apart."""
+"""Factor of a multiplicative hash: products of consecutive numbers are far apart."""
 
 
 def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> NDArray[np.unsignedinteger]:
@@ -359,7 +359,7 @@ def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> 
 
 
 def _share_out(routes: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.int64]], device: int) -> None:
-    """Write to `routes` for each vertex one of the devices that keep it."""
+    """Write one of the devices that keep each vertex to `routes`."""
     if len(kept) == 1:
         for holder, vertices in kept.items():
             routes[vertices] = holder
@@ -376,6 +376,6 @@ def _share_out(routes: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.i
 
 
 def _mixed(vertices: NDArray[np.int64], device: int) -> NDArray[np.uint64]:
-    """Numbers that look random by vertex, and go up by 1 from device to device."""
+    """Return hashes of the vertices, plus the number of the device."""
     words: NDArray[np.uint64] = vertices.astype(np.uint64) * _STEP
     return (words >> np.uint64(32)) + np.uint64(device)

@@ -1,4 +1,4 @@
-"""Scores of vertices: which rows of features are worth a place in a cache."""
+"""Scores of vertices, by which rows of features are cached."""
 
 from __future__ import annotations
 

@@ -21,14 +21,13 @@ from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 
 __all__ = [
-    "Rows",
+    "CsrRows",
     "column_counts",
     "column_sums",
     "column_sums_of_entries",
     "out_degree",
     "random_order",
     "reverse_pagerank",
-    "row_counts",
 ]
 
 PHASE = "scores"
@@ -46,7 +45,7 @@ SUM_BITS = 62
 """The sum of all addends of a column is below 2 to this power."""
 
 
-class Rows(NamedTuple):
+class CsrRows(NamedTuple):
     """Some rows of A: their entries as CSR, `weights` None where each entry weighs 1.
 
     `vertices` picks what belongs to the rows from an array with an element per vertex. Where `is_normalized`, an entry
@@ -65,7 +64,7 @@ class Rows(NamedTuple):
         return np.diff(self.indptr)
 
 
-Addends = Callable[[Rows], NDArray[np.float64]]
+Addends = Callable[[CsrRows], NDArray[np.float64]]
 """A function of rows of A that gives what they add: a number for each of them, or for each of their entries."""
 
 
@@ -81,21 +80,6 @@ def column_counts(graph: BaseGraph) -> Int64Array:
     counts = np.zeros(graph.num_nodes, np.int64)
     for rows in _some_rows(graph.block_row(), _rows_at_once()):
         _add_by_row(rows, np.ones(len(rows.indptr) - 1), 1.0, counts)
-    return graph.add_block_rows(counts, phase=PHASE)
-
-
-def row_counts(graph: BaseGraph) -> Int64Array:
-    """(n,) entries of each row of A: how many edges a vertex aggregates; collective on ranks.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> row_counts(sp.Graph([0, 2, 3], [0, 1, 0])).tolist()
-    [2, 1]
-    """
-    counts = np.zeros(graph.num_nodes, np.int64)
-    for rows in _some_rows(graph.block_row(), ENTRIES_AT_ONCE):
-        counts[rows.vertices] = rows.degrees
     return graph.add_block_rows(counts, phase=PHASE)
 
 
@@ -135,7 +119,7 @@ def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -
     return _sums(graph, addends, largest, ENTRIES_AT_ONCE, _add_by_entry)
 
 
-def _by_parts(addends: Addends, rows: Rows) -> NDArray[np.float64]:
+def _by_parts(addends: Addends, rows: CsrRows) -> NDArray[np.float64]:
     """A number for each row, some rows after the other: what is computed on the way stays in a cache."""
     count = len(rows.indptr) - 1
     numbers = np.empty(count)
@@ -145,13 +129,13 @@ def _by_parts(addends: Addends, rows: Rows) -> NDArray[np.float64]:
     return numbers
 
 
-def _part(rows: Rows, first: int, stop: int) -> Rows:
+def _part(rows: CsrRows, first: int, stop: int) -> CsrRows:
     """Rows `first` to `stop` of some."""
     at, indptr = rows.vertices, rows.indptr[first : stop + 1]
     begin, end = int(indptr[0]), int(indptr[-1])
     vertices = slice(at.start + first, at.start + stop) if isinstance(at, slice) else at[first:stop]
     weights = None if rows.weights is None else rows.weights[begin:end]
-    return Rows(vertices, indptr - begin, rows.columns[begin:end], weights, rows.is_normalized)
+    return CsrRows(vertices, indptr - begin, rows.columns[begin:end], weights, rows.is_normalized)
 
 
 def _rows_at_once() -> int:
@@ -164,7 +148,7 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
-        beyond = max(bits - _LARGEST_SCALE, 0)  # of tiny numbers, which are made larger first
+        beyond = max(bits - _MAX_SCALE, 0)  # tiny numbers are scaled up first
         for rows in _some_rows(block, entries_at_once):
             numbers = addends(rows)
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
@@ -173,14 +157,14 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
     return np.ldexp(total, -beyond) if beyond else total
 
 
-_Add = Callable[[Rows, NDArray[np.float64], float, Int64Array], None]
+_Add = Callable[[CsrRows, NDArray[np.float64], float, Int64Array], None]
 """Adds numbers, times a scale and rounded up, to the sums of the columns of some rows."""
 
-_LARGEST_SCALE = 1000
+_MAX_SCALE = 1000
 """The power of two that is still a float64."""
 
 
-def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
+def _add_by_row(rows: CsrRows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
     """Each entry adds the number of its row to its column."""
     core = compiled_core()
     if core is not None:
@@ -191,7 +175,7 @@ def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: In
     sums += _transposed(rows, np.ones(len(rows.columns), np.int64), len(sums)) @ _rounded_up(numbers, scale)
 
 
-def _may_pay_as_symmetric(rows: Rows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
+def _may_pay_as_symmetric(rows: CsrRows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
     """True where these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
 
     Where A is symmetric its rows are its columns: the core then reads numbers rather than to write sums. It finds out.
@@ -202,7 +186,7 @@ def _may_pay_as_symmetric(rows: Rows, numbers: NDArray[np.float64], sums: Int64A
     return int(np.count_nonzero(numbers)) * _ROWS_PER_ADDING_ROW >= len(numbers)
 
 
-def _add_by_entry(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
+def _add_by_entry(rows: CsrRows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
     """Each entry adds a number of its own to its column."""
     core = compiled_core()
     if core is not None:
@@ -215,12 +199,12 @@ def _rounded_up(numbers: NDArray[np.float64], scale: float) -> Int64Array:
     return np.ceil(numbers * scale).astype(np.int64)
 
 
-def _transposed(rows: Rows, data: Int64Array, num_columns: int) -> scipy.sparse.csc_array:
+def _transposed(rows: CsrRows, data: Int64Array, num_columns: int) -> scipy.sparse.csc_array:
     """The rows as the columns of a matrix, which SciPy adds up in one pass over the entries."""
     return scipy.sparse.csc_array((data, rows.columns, rows.indptr), shape=(num_columns, len(rows.indptr) - 1))
 
 
-def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[Rows]:
+def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[CsrRows]:
     """The rows, a part at a time: of at most `entries_at_once`, or one row."""
     first, num_rows = 0, len(A.indptr) - 1
     while first < num_rows:
@@ -230,12 +214,12 @@ def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[Rows]:
         vertices = slice(first, end) if A.ids is None else A.ids[first:end]
         weights = None if A.data is None else A.data[begin:stop]
         indptr = A.indptr[first : end + 1]
-        yield Rows(vertices, indptr - begin if begin else indptr, A.indices[begin:stop], weights, A.row_normalized)
+        yield CsrRows(vertices, indptr - begin if begin else indptr, A.indices[begin:stop], weights, A.row_normalized)
         first = end
 
 
 def out_degree(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int) -> NDArray[np.float64]:
-    """(n,) out-degrees, parallel edges each: blind to seeds and sampler.
+    """(n,) out-degrees, parallel edges each; seeds and sampler do not matter.
 
     References
     ----------
@@ -264,7 +248,7 @@ def reverse_pagerank(
     """(n,) scores after some iterations of score(u) <- (1 - f) / n + f sum over targets v of u of score(v) / d(v).
 
     f is the damping, d(v) the number of entries of row v, and v is a target of u once for each entry (v, u). Sampler
-    and batch size are of no account.
+    and batch size do not matter.
 
     Parameters
     ----------
@@ -275,7 +259,7 @@ def reverse_pagerank(
     damping : float
         From 0 to 1.
     iterations : int
-        A few: the weights of the beginning are to be felt.
+        A few, so that the weights of the beginning still count.
 
     References
     ----------
@@ -305,7 +289,7 @@ def reverse_pagerank(
 def _passed_on(graph: BaseGraph, scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """(n,) what each vertex gets from its targets, of which each spreads its score evenly over its sources."""
 
-    def shares(rows: Rows) -> NDArray[np.float64]:
+    def shares(rows: CsrRows) -> NDArray[np.float64]:
         return scores[rows.vertices] / np.maximum(rows.degrees, 1)
 
     return column_sums(graph, shares, float(scores.max()))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
-from spsample.features.scores.column_sums import Rows, column_sums, column_sums_of_entries
+from spsample.features.scores.column_sums import CsrRows, column_sums, column_sums_of_entries
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
@@ -24,10 +24,10 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 STEPS = 60
-"""Newton's, at most: from below, on a concave function, so that they never pass the solution."""
+"""Newton steps at most: from below, on a concave function, so that they never pass the solution."""
 
 LAST_STEP = 1e-7
-"""Of the factor: what is left after a step is about the square of the step."""
+"""Relative size of the last step: the error after a step is about its square."""
 
 _AT_ONCE = 1 << 14
 """Outcomes that are looked at together: they stay in the cache."""
@@ -172,10 +172,10 @@ def drawn_by_rows(
     """
     largest = float(log_complement(frontier.max(initial=0.0, keepdims=True)).max())
 
-    def of_rows(rows: Rows) -> FloatArray:
+    def of_rows(rows: CsrRows) -> FloatArray:
         return log_complement(frontier[rows.vertices] * _uniform(rows.degrees, s, sampler.replace))
 
-    def of_entries(rows: Rows) -> FloatArray:
+    def of_entries(rows: CsrRows) -> FloatArray:
         lengths = rows.degrees
         weights = np.asarray(rows.weights, np.float64) ** proportion.power
         drawn = drawn_of_rows(lengths, weights, s, sampler.replace)
@@ -196,31 +196,23 @@ def log_complement(probabilities: FloatArray) -> FloatArray:
     >>> log_complement(np.array([0.0, 1.0]))
     array([ 0., 40.])
     """
-    costs = np.minimum(probabilities, 1.0)
-    np.negative(costs, out=costs)
     with np.errstate(divide="ignore"):
-        np.log1p(costs, out=costs)
-    np.negative(costs, out=costs)
-    np.minimum(costs, CERTAIN, out=costs)
+        costs: FloatArray = np.minimum(-np.log1p(-np.minimum(probabilities, 1.0)), CERTAIN)
     costs += 0.0  # no -0.0
     return costs
 
 
 def from_log_complement(costs: FloatArray) -> FloatArray:
-    """1 - exp(-costs), written over them.
+    """1 - exp(-costs).
 
     Examples
     --------
     >>> from_log_complement(np.array([0.0, 40.0]))
     array([0., 1.])
     """
-    for first in range(0, len(costs), _AT_ONCE):
-        part = costs[first : first + _AT_ONCE]
-        np.negative(part, out=part)
-        np.expm1(part, out=part)
-        np.negative(part, out=part)
-        part += 0.0  # no -0.0
-    return costs
+    probabilities: FloatArray = -np.expm1(-costs)
+    probabilities += 0.0  # no -0.0
+    return probabilities
 
 
 def _uniform(degrees: NDArray[np.int64], s: int, replace: bool) -> FloatArray:
@@ -288,12 +280,12 @@ def _sums(graph: BaseGraph, rows: FloatArray, power: int) -> FloatArray:
     return column_sums(graph, lambda some: _of_rows(some, rows, power), largest)
 
 
-def _of_entries(some: Rows, rows: FloatArray, power: int) -> FloatArray:
+def _of_entries(some: CsrRows, rows: FloatArray, power: int) -> FloatArray:
     weights = np.asarray(some.weights, np.float64)
     return weights**power * np.repeat(rows[some.vertices], some.degrees)
 
 
-def _of_rows(some: Rows, rows: FloatArray, power: int) -> FloatArray:
+def _of_rows(some: CsrRows, rows: FloatArray, power: int) -> FloatArray:
     divisor = np.maximum(some.degrees, 1).astype(np.float64) ** power if some.is_normalized else 1.0
     return rows[some.vertices] / divisor
 
@@ -302,7 +294,7 @@ def _neighbours(graph: BaseGraph, frontier: FloatArray) -> FloatArray:
     """(n,) the probability that any vertex of the frontier has a vertex as an in-neighbour, of positive weight."""
     costs = log_complement(frontier)
 
-    def of_entries(some: Rows) -> FloatArray:
+    def of_entries(some: CsrRows) -> FloatArray:
         return np.repeat(costs[some.vertices], some.degrees) * (np.asarray(some.weights) > 0)
 
     largest = float(costs.max(initial=0.0))

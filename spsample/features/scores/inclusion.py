@@ -1,4 +1,4 @@
-"""The probability that a batch needs a vertex: computed through the layers, or from the counts of a trial, too."""
+"""The probability that a batch needs a vertex, computed through the layers, or from the counts of a trial as well."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
         drawn = draw(frontier, s)
         before = known
-        known = _either(known, drawn) if sampler.include_targets else drawn
+        known = (1.0 - known) * drawn + known if sampler.include_targets else drawn
     return known
 
 
@@ -111,14 +111,6 @@ def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Call
     return lambda _, s: of_graph(s)
 
 
-def _either(known: FloatArray, drawn: FloatArray) -> FloatArray:
-    """(n,) the probability of one of two independent events."""
-    either = 1.0 - known
-    either *= drawn
-    either += known
-    return either
-
-
 def _is_stated(sampler: type[Sampler]) -> bool:
     """True where `proportion` is of the class that draws, or of one derived from it."""
     for base in sampler.__mro__:
@@ -151,7 +143,7 @@ def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
 
 
 GROUP = 256
-"""Vertices whose probabilities are about equal: enough that what their counts have in common is no chance."""
+"""Vertices of a group of about equal probabilities: enough that what their counts have in common is no chance."""
 
 
 def posterior(
@@ -159,8 +151,8 @@ def posterior(
 ) -> FloatArray:
     """(n,) the probability that a batch needs a vertex, from the counts of `epochs` trial epochs and from `inclusion`.
 
-    Counts follow the real sampler, but few batches cannot tell rarely visited vertices apart; `inclusion` can, but
-    takes vertices as independent. Each is trusted as far as the counts show that it may be.
+    Counts follow the real sampler, but few batches cannot rank rarely visited vertices; `inclusion` can, but takes
+    vertices as independent. Each has the weight that the counts justify.
 
     Raises
     ------
@@ -189,7 +181,7 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
 
     They are (count + a) / (m + a / p), with the a for which the counts deviate from m p by as much as they do:
     a = sum (m p)^2 / sum ((count - m p)^2 - m p (1 - p)). Where the denominator is not positive the counts deviate no
-    more than chance has it, and it is p. Where p is 0 it is count / m: the counts know better.
+    more than by chance, and it is p. Where p is 0 it is count / m.
 
     This is done in two steps. p is wrong by more for some vertices than for others, and one a for all would say how
     wrong the largest are, which decide its sums. So vertices are sorted by p, and each `size` of them are a group. The
@@ -227,10 +219,9 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     variance = groups.sums(expected * (1.0 - level))
     together = _Groups.of_size(len(groups.starts), len(groups.starts))
     level *= groups.spread(_factors(groups.sums(seen), groups.sums(expected), variance, together))
-    np.minimum(level, 1.0, out=level)
-    expected = np.multiply(level, batches, out=expected)
-    level *= _factors(seen, expected, expected * (1.0 - level), groups)
-    scores[order] = level
+    level = np.minimum(level, 1.0)
+    expected = batches * level
+    scores[order] = level * _factors(seen, expected, expected * (1.0 - level), groups)
     return scores
 
 
@@ -257,17 +248,11 @@ class _Groups(NamedTuple):
 
 
 def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, groups: _Groups) -> FloatArray:
-    """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than chance has it."""
-    excess = counts - expected
-    excess *= excess
-    excess -= variance
-    excess = groups.sums(excess)
+    """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than by chance."""
+    deviations = counts - expected
+    excess = groups.sums(deviations * deviations - variance)
     is_off = excess > 0
     a = np.where(is_off, groups.sums(expected * expected) / np.where(is_off, excess, 1.0), 1.0)
     weight, a = groups.spread(is_off.astype(np.float64)), groups.spread(a)
-    factors = counts * weight
-    factors += a
-    weight *= expected
-    weight += a
-    factors /= weight
+    factors: FloatArray = (counts * weight + a) / (expected * weight + a)
     return factors

@@ -173,20 +173,15 @@ def _require_options(name: str, method: Method, options: dict[str, Any]) -> None
     """Refuse options that the method does not take, and the want of those that it needs."""
     try:
         parameters = inspect.signature(method).parameters.values()
-    except ValueError:  # of a compiled function that does not say
+    except ValueError:  # a compiled function without a signature
         return
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    known = {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
     unknown = [option for option in options if option not in known]
     if unknown:
         expected = f"an option of the score {name!r}: {', '.join(known) or 'it has none'}"
         raise InputError(argument=unknown[0], given="a value", expected=expected)
-    needed = [
-        parameter.name
-        for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-    ]
-    missing = [option for option in needed if option not in options]
+    missing = [option for option in known if known[option] is inspect.Parameter.empty and option not in options]
     if missing:
         raise InputError(argument=missing[0], given="nothing", expected=f"a value: the score {name!r} needs it")

@@ -122,8 +122,8 @@ BatchCounts = dict[str, Any]
 Positions, sums and stage entries, which take longer to count, may be those of the first batches only.
 """
 
-_LARGEST = ("most_summed", "longest", "longest_edges", "gaps", "stage_most_summed")
-"""Of which a rank has the largest of its batches; of all others it has the sum."""
+_MAXIMA = ("most_summed", "longest", "longest_edges", "gaps", "stage_most_summed")
+"""Counts of which a rank has the largest of its batches; of all others it has the sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,12 +258,12 @@ def hop_counts(
     """
 
     def of_ranks(name: str) -> FloatArray:
-        of_batches = to_ranks.most_by_rank if name in _LARGEST else to_ranks.by_rank
+        of_batches = to_ranks.most_by_rank if name in _MAXIMA else to_ranks.by_rank
         by_rank: FloatArray = of_batches(counts[name])
         if not name.startswith("stage_"):
             return by_rank
         # what rank (i, j) has of row group i's batches, from what each rank's batches have in column j's stages
-        return grouped(shape, by_rank, np.maximum if name in _LARGEST else np.add).reshape(shape.ranks)
+        return grouped(shape, by_rank, np.maximum if name in _MAXIMA else np.add).reshape(shape.ranks)
 
     rows, row_entries = to_ranks.distinct_rows(frontier, blocks, grouped=False)
     group_rows, group_entries = to_ranks.distinct_rows(frontier, blocks, grouped=True)

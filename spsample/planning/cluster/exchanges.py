@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 
-WORD_BYTES = 8  # of a number that is not packed: counts, batch ids, requests
+WORD_BYTES = 8  # bytes of a number that is not packed: counts, batch ids, requests
 EXPONENT_BYTES = 4
-NORM_BYTES = 2  # of a squared column norm, about
+NORM_BYTES = 2  # bytes of a squared column norm, about
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def widths(largest: NDArray[Any]) -> FloatArray:
     >>> widths(np.array([0, 255, 256, 2.0**32])).tolist()
     [1.0, 1.0, 2.0, 8.0]
     """
-    found: FloatArray = np.array([1.0, 2.0, 4.0, 8.0])[np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)]
-    return found
+    sizes: FloatArray = np.array([1.0, 2.0, 4.0, 8.0])[np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)]
+    return sizes
 
 
 def length_bytes(most: int) -> int:
@@ -96,15 +96,15 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 """The purposes of communication, in the order of a training step."""
 
 Algorithm = Literal["column", "stages", "oblivious"]
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
+"""Ways to reach rows of other ranks; see `spsample.planning.cluster.traffic`."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
-"""Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
+"""The ranks that exchange: those of a column group, of a row group, all; or all, each with the next one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class ExchangeCost:
     """One exchange: bytes that each rank sends to and receives from others, and the messages that it sends.
 
     Attributes
@@ -137,7 +137,7 @@ class Exchange:
         """Name of the phase under which a `spsample.comm.Recorder` counts it."""
         return f"{self.phase} requests" if self.kind == "request" else self.phase
 
-    def scaled(self, factor: float) -> Exchange:
+    def scaled(self, factor: float) -> ExchangeCost:
         """Repeat the exchange `factor` times."""
         sent, received, messages = factor * self.sent, factor * self.received, factor * self.messages
         return replace(self, sent=sent, received=received, messages=messages, serial=factor * self.serial)
@@ -182,32 +182,32 @@ def answered(shape: GridShape, needed: FloatArray) -> FloatArray:
     return answers
 
 
-def request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def request(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """Bytes `needed[r, i]` from rank r to the owner of block row i in its column group."""
     sent, received = asked(shape, needed), answered(shape, needed)
     return _all_to_all(phase, "request", sent, received, asked(shape, np.sign(needed)))
 
 
-def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """The other way: bytes `needed[r, i]` from the owner of block row i to rank r."""
     sent, received = answered(shape, needed), asked(shape, needed)
     return _all_to_all(phase, "reply", sent, received, answered(shape, np.sign(needed)))
 
 
-def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> Exchange:
-    return Exchange(phase, kind, "column", sent, received, messages, _most(sent, received))
+def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> ExchangeCost:
+    return ExchangeCost(phase, kind, "column", sent, received, messages, _most(sent, received))
 
 
-def stages_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def stages_request(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """Bytes `needed[i, k]` from row group i to the owner of block row k, stage by stage (algorithm 2)."""
     asks, answers, messages, serial = _in_stages(shape, needed)
-    return Exchange(phase, "request", "column", asks, answers, messages[0], serial)
+    return ExchangeCost(phase, "request", "column", asks, answers, messages[0], serial)
 
 
-def stages_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def stages_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """The other way; in each stage all wait for the one rank of their column that sends."""
     asks, answers, messages, serial = _in_stages(shape, needed)
-    return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
+    return ExchangeCost(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
 def _in_stages(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray], float]:
@@ -233,16 +233,16 @@ def _longest(shape: GridShape, stage: FloatArray) -> float:
     return float(np.bincount(shape.stage_columns, stage, shape.replication).max())
 
 
-def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Exchange:
+def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> ExchangeCost:
     """Every block row to all ranks of the column that it has its stage in (the sparsity-oblivious variant)."""
     needed = np.tile(block_bytes, (shape.num_blocks, 1))
     asks, answers, messages, _ = _in_stages(shape, needed)
     serial = tree_sends(shape.num_blocks) * _longest(shape, block_bytes)
-    return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
+    return ExchangeCost(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
 def tree_sends(ranks: int) -> int:
-    """How often one array passes a link, one time after the other, until a binomial tree has brought it to all ranks.
+    """Return how often an array passes a link, one time after the other, in a binomial tree that takes it to all ranks.
 
     The root of a tree of d levels sends to d ranks at once, so the first of them has it after d times the time of one,
     and is then the root of d - 1 levels (gloo; MPI libraries cut large arrays in pieces, and are faster).
@@ -256,16 +256,16 @@ def tree_sends(ranks: int) -> int:
     return levels * (levels + 1) // 2
 
 
-def row_gather(shape: GridShape, own: FloatArray) -> Exchange:
+def row_gather(shape: GridShape, own: FloatArray) -> ExchangeCost:
     """Bytes `own[r]` of rank r to all other ranks of its row group."""
     c = shape.replication
     received = np.repeat(own.reshape(-1, c).sum(axis=1), c) - own
     sent = own * (c - 1)
     messages = np.where(own > 0, c - 1.0, 0.0)
-    return Exchange("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
+    return ExchangeCost("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
 
 
-def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange:
+def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> ExchangeCost:
     """All-reduce of `num_bytes` bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
 
     Examples
@@ -275,31 +275,31 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange
     """
     steps = 2.0 * (shape.ranks - 1)
     moved = np.full(shape.ranks, steps * num_bytes / shape.ranks)
-    return Exchange(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
+    return ExchangeCost(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
 
 
-def header(shape: GridShape, exchanges: int = 1) -> Exchange:
+def header(shape: GridShape, exchanges: int = 1) -> ExchangeCost:
     """Headers of `exchanges` exchanges: counts and the status, to every other rank of the column group."""
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
-def stages_header(shape: GridShape, exchanges: int) -> Exchange:
+def stages_header(shape: GridShape, exchanges: int) -> ExchangeCost:
     """Headers of `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 
-def all_gather(phase: Phase, shape: GridShape, words: int) -> Exchange:
+def all_gather(phase: Phase, shape: GridShape, words: int) -> ExchangeCost:
     """A number of words from every rank to every other."""
     return _words(phase, "reply", "all", shape, shape.ranks - 1.0, words)
 
 
-def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> Exchange:
+def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> ExchangeCost:
     moved = np.full(shape.ranks, messages * words * WORD_BYTES)
-    return Exchange(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
+    return ExchangeCost(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
 
 
 def _most(sent: FloatArray, received: FloatArray) -> float:
     return float(max(sent.max(), received.max()))
 
 
-__all__ = ["Algorithm", "Exchange", "Phase", "Scope", "WireWidths", "ring_reduction"]
+__all__ = ["Algorithm", "ExchangeCost", "Phase", "Scope", "WireWidths", "ring_reduction"]

@@ -18,7 +18,7 @@ from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.store import Graph
 
-SPARSE = 16  # vertices for each column, from which on columns are sorted, else marked
+SPARSE = 16  # vertices per column from which on columns are sorted instead of marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,40 +67,39 @@ def layer_rows(graph: Graph, bulk: BulkSample) -> list[LayerRows]:
     >>> import spsample as sp
     >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
     >>> bulk = sp.bulk_sample(graph, [0, 1, 3], sp.GraphSAGE([2, 2]), batch_size=2)
-    >>> [one.vertices.tolist() for one in layer_rows(graph, bulk)]
+    >>> [rows.vertices.tolist() for rows in layer_rows(graph, bulk)]
     [[0, 1, 3], [0, 1, 2, 3, 3, 0]]
     """
-    found, known = [], np.zeros(len(bulk), np.int64)
+    frontiers, known = [], np.zeros(len(bulk), np.int64)
     for layer in reversed(bulk.layers):
-        found.append(_frontier(graph, layer, known, has_gaps=bulk.sampler.kind == "layer-wise"))
+        frontiers.append(_frontier(graph, layer, known, has_gaps=bulk.sampler.kind == "layer-wise"))
         if bulk.sampler.layout == "subgraph":
             known = layer.dst_ranges.size
-    return found
+    return frontiers
 
 
 def _frontier(graph: Graph, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
     sizes = layer.dst_ranges.size - known
     batch = np.repeat(np.arange(len(sizes)), sizes)
-    row = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + known[batch]
+    row = _places(known, sizes)
     vertices = layer.dst[layer.dst_ranges.begin[batch] + row].astype(np.int64)
     first = layer.indptr_ranges.begin[batch] + row
     edges = layer.indptr[first + 1] - layer.indptr[first]
     degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
     gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
-    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, _src(layer))
+    src = layer.src[_places(layer.src_ranges.begin, layer.src_ranges.size)]
+    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, src)
 
 
-def _src(layer: BulkLayer) -> IntArray:
-    sizes = layer.src_ranges.size
-    at = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
-    src: IntArray = layer.src[at]
-    return src
+def _places(begins: Int64Array, sizes: Int64Array) -> Int64Array:
+    """Return all places of ranges of these begins and sizes, one range after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - begins, sizes)
 
 
 def _largest_gaps(layer: BulkLayer) -> Int64Array:
     batches = range(len(layer.src_ranges.size))
     src = (np.sort(layer.src[layer.src_ranges[i]]).astype(np.int64) for i in batches)
-    return np.array([np.diff(one, prepend=0).max(initial=0) for one in src], np.int64)
+    return np.array([np.diff(vertices, prepend=0).max(initial=0) for vertices in src], np.int64)
 
 
 def count_by_owner(
@@ -161,15 +160,15 @@ def merged_columns(
         return counted, most
     cells = frontier.batch[kept] * shape[1] + parts[kept]
     order = np.argsort(cells, kind="stable")
-    found, first = np.unique(cells[order], return_index=True)
-    for cell, rows in zip(found.tolist(), np.split(kept[order], first[1:]), strict=True):
+    filled, first = np.unique(cells[order], return_index=True)
+    for cell, rows in zip(filled.tolist(), np.split(kept[order], first[1:]), strict=True):
         times = _times(columns_of(graph, frontier, rows), graph.num_nodes)
         counted.flat[cell], most.flat[cell] = np.count_nonzero(times), times.max(initial=0)
     return counted, most
 
 
 def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
-    """How often each column is there, some of them 0 times."""
+    """Return how often each column appears, some of them 0 times."""
     if num_nodes > SPARSE * len(columns):
         return np.unique(columns, return_counts=True)[1]
     return np.bincount(columns)
@@ -177,9 +176,7 @@ def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
 
 def columns_of(graph: Graph, frontier: LayerRows, rows: Int64Array) -> Int64Array:
     """Columns of the entries of some rows."""
-    sizes = frontier.degrees[rows]
-    places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    columns: Int64Array = graph.indices[places + np.repeat(graph.indptr[frontier.vertices[rows]], sizes)]
+    columns: Int64Array = graph.indices[_places(graph.indptr[frontier.vertices[rows]], frontier.degrees[rows])]
     return columns
 
 
@@ -198,7 +195,7 @@ def expected_draws(
     >>> from spsample.planning.cluster.layer_rows import layer_rows
     >>> sampler = sp.LADIES([8, 200])
     >>> rows = layer_rows(graph, sp.bulk_sample(graph, range(64), sampler, batch_size=32))
-    >>> [expected_draws(graph, one, sampler, s).tolist() for one, s in zip(rows, sampler.sizes)]
+    >>> [expected_draws(graph, frontier, sampler, s).tolist() for frontier, s in zip(rows, sampler.sizes)]
     [[25.0, 25.0], [482.0, 482.0]]
     """
     if sampler.replace:
@@ -235,7 +232,7 @@ def entry_weights(weighting: str, power: int, degrees: Int64Array) -> FloatArray
 def graph_draws(graph: Graph, sampler: Sampler, s: int, num_ranges: int, spare: float = SPARE_DRAWS) -> FloatArray:
     """(p/c,): draws of a batch by the range of columns that they go to, where all batches draw columns by their norms.
 
-    At most 2^20 evenly spaced entries tell the distribution; weights are taken for those of a row-normalised graph.
+    At most 2^20 evenly spaced entries stand for all; weights are taken for those of a row-normalised graph.
     """
     places = np.arange(0, graph.num_edges, max(graph.num_edges >> 20, 1))
     if len(places) == 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from spsample.common.checks import require_int, require_number, require_type, short
 from spsample.errors import InputError
-from spsample.planning.cluster.exchanges import Exchange, Scope
+from spsample.planning.cluster.exchanges import ExchangeCost, Scope
 from spsample.planning.cluster.grid_shape import GridShape
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -70,7 +70,7 @@ class Network:
         share = min(1.0, self.adapters / ranks_per_node)
         return Link(self.between.alpha, self.between.beta * share)
 
-    def seconds(self, exchange: Exchange, shape: GridShape, ranks_per_node: int) -> float:
+    def seconds(self, exchange: ExchangeCost, shape: GridShape, ranks_per_node: int) -> float:
         """Time of one exchange: of the rank that has most, by the share of its peers that are on its own node.
 
         Examples
@@ -106,7 +106,7 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
     [0.143, 1.0, 0.2, 0.0]
     """
     p, c, node = shape.ranks, shape.replication, min(ranks_per_node, shape.ranks)
-    if scope == "ring":  # waits for the slowest link
+    if scope == "ring":  # it waits for the slowest link
         return float(node >= p)
     inside = {"column": -(-node // c) - 1, "row": min(node, c) - 1, "all": node - 1}[scope]
     peers = peers_of(scope, shape)
@@ -114,7 +114,7 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
 
 
 def peers_of(scope: Scope, shape: GridShape) -> int:
-    """How many ranks a rank sends to in one exchange.
+    """Return the number of ranks that a rank sends to in one exchange.
 
     Examples
     --------
@@ -199,9 +199,11 @@ def _parse(argument: str, text: str, units: dict[str, float], expected: str) -> 
     return amount
 
 
-def require_ranks_per_node(network: Network, given: int | None) -> int:
-    """`given`, or what is usual in the network."""
-    return network.ranks_per_node if given is None else require_int("ranks_per_node", given, minimum=1)
+def require_ranks_per_node(network: Network, ranks_per_node: int | None) -> int:
+    """`ranks_per_node`, or what is usual in the network."""
+    return (
+        network.ranks_per_node if ranks_per_node is None else require_int("ranks_per_node", ranks_per_node, minimum=1)
+    )
 
 
 __all__ = [

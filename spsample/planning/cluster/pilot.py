@@ -16,11 +16,10 @@ from spsample.common.lazily import lazily
 from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
-from spsample.planning.bulk_counts import GraphProfile
+from spsample.planning.bulk_counts import GraphProfile, Trial
 from spsample.planning.cluster.counting import LayerCounting, RankCounts, count_sources, hop_counts
 from spsample.planning.cluster.grid_shape import BlockRows, FloatArray, GridShape, hub_rows
 from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
-from spsample.planning.trial import Trial
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
@@ -100,9 +99,9 @@ def _choose(n: NDArray[Any] | int, k: NDArray[Any] | int) -> FloatArray:
     return logs
 
 
-FIRST_PILOTS, MOST_PILOTS = 2, 64
+FIRST_PILOTS, MAX_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
-MOST_EDGES, MOST_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
+MAX_EDGES, MAX_ENTRIES = 1 << 24, 1 << 25  # edges of the pilots; and entries of the rows they come from (layer-wise)
 
 
 class _Layer(NamedTuple):
@@ -167,11 +166,11 @@ class Pilot:
     def layers(self) -> list[_Layer]:
         """Frontiers of the pilots, nearest the seeds first."""
         sizes = self.bulk.sampler.sizes
-        return [_layer(one, s) for one, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
+        return [_layer(frontier, s) for frontier, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
 
 
 def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[Visits, Visits]:
-    """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
+    """Count the visits of batches to vertices, and to entries of their rows, that are no hubs, by block row."""
     owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.num_blocks)
     rows = count_by_owner(layer.times, owners, shape)
     entries = count_by_owner(layer.times, owners, shape, layer.degrees)
@@ -205,11 +204,11 @@ class GridPilot:
         graph, sampler = pilot.graph, pilot.bulk.sampler
         spare = SPARE_DRAWS / pilot.scale
         layers = (
-            LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, MERGED_BATCHES, spare)
-            for one in pilot.layers
+            LayerCounting(graph, sampler, layer.frontier, layer.size, shape, blocks, MERGED_BATCHES, spare)
+            for layer in pilot.layers
         )
         self._counts = [layer.counts(with_stages=with_stages) for layer in layers]
-        self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
+        self._visits = [_visits(graph, layer, blocks) for layer in pilot.layers]
         self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
@@ -233,7 +232,7 @@ class GridPilot:
 
 
 class _PredictedRanks:
-    """The batches of ranks are like the pilots that are dealt out to them; in the mean, like all pilots."""
+    """The batches of ranks are like the pilots that are assigned to them; in the mean, like all pilots."""
 
     def __init__(
         self,
@@ -261,17 +260,17 @@ class _PredictedRanks:
         batches = self._groups if grouped else self._batches
         owners, cells = blocks.owners(frontier.vertices), (len(frontier.sources), blocks.num_blocks)
         weights = (None, frontier.degrees)
-        per_batch = (count_by_owner(frontier.batch, owners, cells, one) for one in weights)
+        per_batch = (count_by_owner(frontier.batch, owners, cells, values) for values in weights)
         rows, entries = (
-            self._shares(one, batches) * self._united(visits, batches)
-            for one, visits in zip(per_batch, self._visits, strict=True)
+            self._shares(counted, batches) * self._united(visits, batches)
+            for counted, visits in zip(per_batch, self._visits, strict=True)
         )
         return rows, entries
 
     def _shares(self, per_batch: FloatArray, batches: Int64Array) -> FloatArray:
         """Shares of the pilots that stand for a rank's, or a row group's, batches, over the mean; 1 in the mean."""
         n, mean = len(per_batch), per_batch.mean(axis=0)
-        own = np.stack([per_batch[pilots].sum(axis=0) for pilots in dealt(n, batches)])
+        own = np.stack([per_batch[pilots].sum(axis=0) for pilots in assigned(n, batches)])
         expected = np.multiply.outer(batches, mean)
         own = expected + (own - expected) / sqrt(self._scale)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -284,13 +283,15 @@ class _PredictedRanks:
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
 
-def dealt(pilots: int, batches: Int64Array) -> list[Int64Array]:
-    """Which of the pilots stand for the batches of each rank, in turn, the next time shifted by one.
+def assigned(pilots: int, batches: Int64Array) -> list[Int64Array]:
+    """Return the pilots that stand for the batches of each rank, in turn, the next time shifted by one.
 
     Examples
     --------
-    >>> [one.tolist() for one in dealt(4, np.array([2, 2, 1]))], [one.tolist() for one in dealt(2, np.array([2, 2]))]
-    ([[0, 3], [1, 1], [2]], [[0, 1], [1, 0]])
+    >>> [places.tolist() for places in assigned(4, np.array([2, 2, 1]))]
+    [[0, 3], [1, 1], [2]]
+    >>> [places.tolist() for places in assigned(2, np.array([2, 2]))]
+    [[0, 1], [1, 0]]
     """
     ranks = len(batches)
     places = [rank + ranks * np.arange(m) for rank, m in enumerate(batches.tolist())]
@@ -326,7 +327,7 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
-    trial = _cheap_trial(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
+    trial = _cheap_trial(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MAX_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
@@ -340,13 +341,13 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
 
 
 def _cheap_trial(graph: Graph, pilots: Workload) -> Trial:
-    """As many of the first pilots as are cheap, told by the first two."""
+    """Sample as many of the first pilots as are cheap, judged by the first two."""
     first = Trial.of(pilots.part(0, FIRST_PILOTS)).bulk
     batches = max(len(first), 1)
-    cheap = MOST_EDGES * batches // max(first.num_edges, 1)
+    cheap = MAX_EDGES * batches // max(first.num_edges, 1)
     if pilots.sampler.kind == "layer-wise":
-        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
-        cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
+        entries = sum(int(frontier.degrees.sum()) for frontier in layer_rows(graph, first))
+        cheap = min(cheap, MAX_ENTRIES * batches // max(entries, 1))
     return Trial.of(pilots.part(0, max(cheap, FIRST_PILOTS)))
 
 

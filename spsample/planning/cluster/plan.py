@@ -18,7 +18,7 @@ from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, GraphProfile
 from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
 from spsample.planning.cluster.counting import RankCounts
-from spsample.planning.cluster.exchanges import Algorithm, Exchange, Phase, WireWidths
+from spsample.planning.cluster.exchanges import Algorithm, ExchangeCost, Phase, WireWidths
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
@@ -26,11 +26,11 @@ from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.loader_plan import FEATURE_BATCHES
 from spsample.planning.scratch import host_scratch
 
-COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
+COLUMN_BYTES = 12  # bytes of a column of a distribution of the whole graph
 
 
 def memory_parts(
-    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Exchange], *, hub_budget: int = 0
+    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[ExchangeCost], *, hub_budget: int = 0
 ) -> dict[str, int]:
     """Bytes of the rank that needs most, by what they are for.
 
@@ -41,7 +41,7 @@ def memory_parts(
         Counts of a bulk.
     bulks : BulkPlan
         The plan of one rank (`bulk_plan_of_rank`).
-    traffic : iterable of Exchange
+    traffic : iterable of ExchangeCost
         Exchanges of the bulk.
     hub_budget : int
         Bytes of hub rows that every rank holds.
@@ -76,12 +76,12 @@ def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
     return -(-profile.num_nodes // shape.num_blocks) * profile.feature_bytes
 
 
-def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
+def buffer_bytes(traffic: Iterable[ExchangeCost], steps: int) -> int:
     """Bytes that a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
     sizes = [0.0]
-    for one in traffic:
-        once = float((one.sent + one.received).max())
-        sizes.append(once / max(steps, 1) if one.phase in ("features", "gradients") else once)
+    for exchange in traffic:
+        once = float((exchange.sent + exchange.received).max())
+        sizes.append(once / max(steps, 1) if exchange.phase in ("features", "gradients") else once)
     return round(max(sizes))
 
 
@@ -132,8 +132,8 @@ def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
     return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
-MOST_CELLS = 1 << 22  # ranks times block rows
-NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
+MAX_CELLS = 1 << 22  # ranks times block rows of a plan
+NEARLY = 1.05  # factor of the least time up to which a smaller bulk is preferred
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,10 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class PhasePlan:
+class PhasePlan(PhaseBytes):
     """A phase of an epoch: bytes and messages of a rank, and seconds."""
 
     phase: Phase
-    sent_mean: float
-    sent_max: float
-    received_mean: float
-    received_max: float
-    messages_max: float
     seconds: float
 
 
@@ -229,13 +224,13 @@ class GridPlan:
 
     @property
     def fits(self) -> bool:
-        """Tell whether a bulk of a batch per rank fits, or the one that was asked for."""
+        """True where a bulk of a batch per rank fits, or the one that was asked for."""
         return not self.refusal
 
     @property
     def seconds(self) -> float:
         """Communication of an epoch."""
-        return sum(one.seconds for one in self.phases)
+        return sum(phase.seconds for phase in self.phases)
 
     @property
     def memory_bytes(self) -> int:
@@ -260,16 +255,16 @@ class ClusterPlan:
         CapacityError
             If none fits.
         """
-        fitting = [one for one in self.grids if one.fits]
+        fitting = [grid for grid in self.grids if grid.fits]
         if not fitting:
-            least = min(self.grids, key=lambda one: one.memory_bytes)
+            least = min(self.grids, key=lambda grid: grid.memory_bytes)
             raise CapacityError(
                 argument="memory_per_rank",
                 given=format_bytes(self.cluster.memory_per_rank),
                 expected=f"at least {format_bytes(least.memory_bytes)}, which c = {least.shape.replication} takes",
                 hint="Use more ranks, smaller batches, fanouts or layer sizes, or features of fewer bytes.",
             )
-        return min(fitting, key=lambda one: (one.seconds, one.memory_bytes))
+        return min(fitting, key=lambda grid: (grid.seconds, grid.memory_bytes))
 
 
 def plan_cluster(
@@ -305,17 +300,17 @@ def plan_cluster(
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
     >>> plan = plan_cluster(pilot, Cluster(4, 10**9, NETWORKS["perlmutter"], ranks_per_node=4))
-    >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
+    >>> [grid.shape.replication for grid in plan.grids], plan.recommended.shape.replication
     ([1, 2, 4], 4)
     """
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
-    fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MOST_CELLS]
+    fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MAX_CELLS]
     if not fitting:
         raise CapacityError(
             argument="ranks",
             given=f"{cluster.ranks} with c = {shapes[-1].replication}",
-            expected=f"p * p/c of at most {MOST_CELLS}",
+            expected=f"p * p/c of at most {MAX_CELLS}",
             hint="Plan a larger replication.",
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
@@ -356,8 +351,8 @@ class _Planned:
             memory["exchanges"] = max(memory["exchanges"], self._of_bulk(self._size(1))[0]["exchanges"])
         phases: dict[Phase, tuple[PhaseBytes, float]] = {}
         for phase, moved in by_phase(traffic).items():
-            exchanges = (one for one in traffic if one.phase == phase)
-            each = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
+            exchanges = (exchange for exchange in traffic if exchange.phase == phase)
+            each = (cluster.network.seconds(exchange, self._shape, cluster.ranks_per_node) for exchange in exchanges)
             phases[phase] = moved, sum(each)
         return memory, phases
 
@@ -368,7 +363,7 @@ class _Planned:
         if largest == 0:
             return self._refused(0, self._size(1), "one batch per rank takes")
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
-        seconds = {m: sum(one.seconds for one in self._epoch(self._size(m))) for m in halves}
+        seconds = {m: sum(phase.seconds for phase in self._epoch(self._size(m))) for m in halves}
         best = min(m for m in halves if seconds[m] <= NEARLY * min(seconds.values()))
         size = self._size(best)
         return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
@@ -382,7 +377,9 @@ class _Planned:
 
     def _refused(self, largest: int, size: int, what: str) -> GridPlan:
         memory, _ = self._of_bulk(size)
-        refusal = f"{what} {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
+        largest_parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
+        parts = ", ".join(f"{name} {format_bytes(part)}" for name, part in largest_parts)
+        refusal = f"{what} {format_bytes(sum(memory.values()))}: {parts}"
         return GridPlan(self._shape, largest, size, memory, (), refusal)
 
     def _size(self, per_rank: int) -> int:
@@ -390,7 +387,7 @@ class _Planned:
         return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
     def _fits(self, per_rank: int) -> bool:
-        """Tell whether bulks of which a rank has `per_rank` batches fit in its memory."""
+        """Return whether bulks of which a rank has `per_rank` batches fit in its memory."""
         memory, _ = self._of_bulk(self._size(per_rank))
         return sum(memory.values()) <= self._cluster.memory_per_rank
 
@@ -400,18 +397,12 @@ class _Planned:
         bulks = [(whole, self._of_bulk(bulk_size)[1]), *([(1, self._of_bulk(rest)[1])] if rest else [])]
         return tuple(
             PhasePlan(
-                phase,
+                phase=phase,
                 **{name: sum(times * vars(phases[phase][0])[name] for times, phases in bulks) for name in vars(moved)},
                 seconds=sum(times * phases[phase][1] for times, phases in bulks),
             )
             for phase, (moved, _) in bulks[0][1].items()
         )
-
-
-def _largest_parts(memory: dict[str, int]) -> str:
-    """The two largest, in words."""
-    parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
-    return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
 
 
 def as_dict(plan: ClusterPlan) -> dict[str, Any]:
@@ -438,7 +429,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "algorithm": cluster.algorithm,
         "replicate_hubs": cluster.hub_budget,
         "model_bytes": cluster.model_bytes,
-        "grids": [_grid_as_dict(one) for one in plan.grids],
+        "grids": [_grid_as_dict(grid) for grid in plan.grids],
         "left_out": list(plan.left_out),
         "recommended": recommended,
     }
@@ -455,7 +446,8 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
         "memory": {**grid.memory, "total": grid.memory_bytes},
         "seconds": grid.seconds,
         "phases": {
-            one.phase: {name: value for name, value in vars(one).items() if name != "phase"} for one in grid.phases
+            phase.phase: {name: value for name, value in vars(phase).items() if name != "phase"}
+            for phase in grid.phases
         },
     }
 

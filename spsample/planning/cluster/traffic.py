@@ -33,45 +33,24 @@ from spsample.comm.headers import HEADER_WORDS
 from spsample.common.checks import require_choice
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.column.operand import GAP_BYTES
+from spsample.planning.cluster import exchanges
 from spsample.planning.cluster.counting import HopCounts, RankCounts
-from spsample.planning.cluster.exchanges import (
-    EXPONENT_BYTES,
-    NORM_BYTES,
-    PHASES,
-    WORD_BYTES,
-    Algorithm,
-    Exchange,
-    Phase,
-    WireWidths,
-    all_gather,
-    broadcasts,
-    header,
-    length_bytes,
-    numerator_bytes,
-    reply,
-    request,
-    ring_reduction,
-    row_gather,
-    stages_header,
-    stages_reply,
-    stages_request,
-    widths,
-)
+from spsample.planning.cluster.exchanges import PHASES, WORD_BYTES, Algorithm, ExchangeCost, Phase, WireWidths, widths
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
 
 
-def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
+def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[ExchangeCost]:
     """The owners draw: vertices out, and s ids each back."""
     yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
 
 
-def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Exchange]:
+def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[ExchangeCost]:
     """A question to the owners and its answer, each with its header."""
-    yield header(counts.shape, 2)
-    yield request(phase, counts.shape, out)
-    yield reply(phase, counts.shape, back)
+    yield exchanges.header(counts.shape, 2)
+    yield exchanges.request(phase, counts.shape, out)
+    yield exchanges.reply(phase, counts.shape, back)
 
 
 def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
@@ -80,12 +59,12 @@ def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) ->
 
 
 def drawn_edges(hop: HopCounts, s: int, wire: WireWidths) -> FloatArray:
-    """How many were drawn for each pair, and their ids; the length of the row where the graph is row-normalised."""
-    pair_bytes = length_bytes(s) + WORD_BYTES * wire.row_normalized
+    """The count and the ids drawn for each pair; the length of the row where the graph is row-normalised."""
+    pair_bytes = exchanges.length_bytes(s) + WORD_BYTES * wire.row_normalized
     return hop.pairs * pair_bytes + hop.edges * wire.entry_bytes
 
 
-def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
+def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[ExchangeCost]:
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire, row_totals(hop))
@@ -95,10 +74,10 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> I
 
 def frontier(
     counts: RankCounts, hop: HopCounts, wire: WireWidths, more: FloatArray | float = 0.0
-) -> Iterator[Exchange]:
-    """The owners are told which rows are wanted; they tell how many entries these have, and `more` bytes."""
-    told = np.full_like(hop.rows, float(WORD_BYTES)) + more
-    yield from _asked("frontier", counts, named_rows(hop, counts.batches, wire), told)
+) -> Iterator[ExchangeCost]:
+    """Names of the wanted rows to the owners; the numbers of their entries back, and `more` bytes."""
+    lengths = np.full_like(hop.rows, float(WORD_BYTES)) + more
+    yield from _asked("frontier", counts, named_rows(hop, counts.batches, wire), lengths)
 
 
 def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
@@ -108,7 +87,7 @@ def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> 
 
 
 def row_totals(hop: HopCounts) -> FloatArray:
-    """How many entries each distinct row has."""
+    """Numbers of entries of distinct rows."""
     return hop.rows * widths(hop.longest)
 
 
@@ -117,10 +96,10 @@ def positions(hop: HopCounts) -> FloatArray:
     return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
 
 
-def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
+def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[ExchangeCost]:
     """Per block row its distinct rows or its owner's sums, as owners choose; then the extraction of what is missing."""
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
-    sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most_summed, wire))
+    sums = hop.sums * (wire.id_bytes + exchanges.numerator_bytes(hop.most_summed, wire))
     later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
     rows = whole_rows(hop, wire, edge_ids=False)
     as_rows = rows <= sums + later[:, None]
@@ -136,7 +115,7 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> 
 
 def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
     """For each batch the entries of its frontier, and the largest exponent."""
-    return batches * (widths(hop.row_entries) + EXPONENT_BYTES)
+    return batches * (widths(hop.row_entries) + exchanges.EXPONENT_BYTES)
 
 
 def whole_rows(hop: HopCounts, wire: WireWidths, *, edge_ids: bool) -> FloatArray:
@@ -145,7 +124,7 @@ def whole_rows(hop: HopCounts, wire: WireWidths, *, edge_ids: bool) -> FloatArra
     return hop.rows * widths(hop.longest) + hop.row_entries * entry_bytes
 
 
-def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
+def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[ExchangeCost]:
     """Draws to the owners of ranges of columns; columns, their first units and numerators back; the extraction.
 
     Then the numerators of all src vertices, for the values.
@@ -153,27 +132,31 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> I
     yield from _asked("columns", counts, *drawn_columns(counts, hop))
     yield from frontier(counts, hop, wire, row_totals(hop) if wire.row_normalized else 0.0)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
-    yield from _asked("columns", counts, hop.sources_by_range * wire.id_bytes, hop.sources_by_range * NORM_BYTES)
+    yield from _asked(
+        "columns", counts, hop.sources_by_range * wire.id_bytes, hop.sources_by_range * exchanges.NORM_BYTES
+    )
 
 
 def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, FloatArray]:
     """Units of the distribution out; columns, their first units and their numerators back."""
-    unit_bytes = float(widths(counts.block_entries.max()))  # a unit an entry, about
-    return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + NORM_BYTES)
+    unit_bytes = float(widths(counts.block_entries.max()))  # about one unit an entry
+    return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + exchanges.NORM_BYTES)
 
 
-def extraction(counts: RankCounts, hop: HopCounts, wire: WireWidths, *, held: NDArray[np.bool_]) -> Iterator[Exchange]:
+def extraction(
+    counts: RankCounts, hop: HopCounts, wire: WireWidths, *, held: NDArray[np.bool_]
+) -> Iterator[ExchangeCost]:
     """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are held."""
     src, edges = src_sets(hop)[:, None], masked_edges(hop, wire)
     entries = hop.row_entries * wire.entry_bytes
     masked = ~held & (entries > src)
     k = counts.batches[:, None]
-    asks = (WORD_BYTES + k * length_bytes(hop.most_sources) + np.where(masked, src, 0.0)).astype(np.float64)
-    yield header(counts.shape, 2)
-    yield request("extraction", counts.shape, asks)
+    asks = (WORD_BYTES + k * exchanges.length_bytes(hop.most_sources) + np.where(masked, src, 0.0)).astype(np.float64)
+    yield exchanges.header(counts.shape, 2)
+    yield exchanges.request("extraction", counts.shape, asks)
     rows = whole_rows(hop, wire, edge_ids=True)
     cheaper = np.where(masked & (edges <= entries), edges, rows)
-    yield reply("extraction", counts.shape, 1.0 + np.where(held, 0.0, cheaper))
+    yield exchanges.reply("extraction", counts.shape, 1.0 + np.where(held, 0.0, cheaper))
 
 
 def src_sets(hop: HopCounts) -> FloatArray:
@@ -183,11 +166,11 @@ def src_sets(hop: HopCounts) -> FloatArray:
 
 def masked_edges(hop: HopCounts, wire: WireWidths) -> FloatArray:
     """Edges as places among the src vertices, and how many there are in each pair's row."""
-    edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
+    edge_bytes = exchanges.length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
     return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
 
 
-COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireWidths], Iterable[Exchange]]] = {
+COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireWidths], Iterable[ExchangeCost]]] = {
     "row": row_law,
     "entry": entry_law,
     "column": column_law,
@@ -198,40 +181,40 @@ COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireWidths
 
 def stages_exchanges(
     counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: WireWidths, algorithm: Algorithm
-) -> Iterator[Exchange]:
+) -> Iterator[ExchangeCost]:
     """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
     shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
     first = replace(wire, edge_id_bytes=0) if again else wire
     fetch = broadcast_rows if algorithm == "oblivious" else requested_rows
     yield from fetch(counts, hop, first)
-    if again:  # with edge ids for the extraction
+    if again:  # again, with edge ids for the extraction
         yield from fetch(counts, hop, wire)
     if shape.replication > 1:
         own = _REDUCTION[law](counts, hop, wire)
-        yield row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
-        yield stages_header(shape, gathers(counts, law))
+        yield exchanges.row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
+        yield exchanges.stages_header(shape, gathers(counts, law))
     if law == "graph":
         yield from group_columns(counts, hop, wire)
 
 
-def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
+def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[ExchangeCost]:
     """Ids of the distinct rows that a row group needs, and the rows."""
     shape = counts.shape
     rows = hop.group_rows * widths(grouped(shape, hop.longest, np.maximum)) + hop.group_entries * wire.entry_bytes
-    yield stages_request("rows", shape, hop.group_rows * wire.id_bytes)
-    yield stages_reply("rows", shape, rows)
-    yield stages_header(shape, 2 * stages_of(shape))
+    yield exchanges.stages_request("rows", shape, hop.group_rows * wire.id_bytes)
+    yield exchanges.stages_reply("rows", shape, rows)
+    yield exchanges.stages_header(shape, 2 * stages_of(shape))
 
 
-def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
+def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[ExchangeCost]:
     """Whole block rows of A to all."""
     blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
-    yield broadcasts("rows", counts.shape, blocks)
-    yield stages_header(counts.shape, stages_of(counts.shape))
+    yield exchanges.broadcasts("rows", counts.shape, blocks)
+    yield exchanges.stages_header(counts.shape, stages_of(counts.shape))
 
 
 def gathers(counts: RankCounts, law: DrawLaw) -> int:
-    """How often a row group puts something together in a layer, at least; one batch after the other as published."""
+    """Gathers of a row group in a layer, at least; one batch after the other as published."""
     if law in ("row", "entry"):
         return 1 + int(counts.shape.group_batches(int(counts.batches.sum())).max())
     return 3 if law == "column" else 1
@@ -250,9 +233,9 @@ def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) ->
     >>> in_columns(GridShape(4, 2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    found = np.zeros((shape.replication, shape.num_blocks))
-    op.at(found, shape.stage_columns, by_group.T)
-    return found.T.reshape(shape.ranks)
+    sums = np.zeros((shape.replication, shape.num_blocks))
+    op.at(sums, shape.stage_columns, by_group.T)
+    return sums.T.reshape(shape.ranks)
 
 
 def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
@@ -275,8 +258,8 @@ def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -
     shape = counts.shape
     k = np.repeat(shape.group_batches(int(counts.batches.sum())), shape.replication)
     entries = in_columns(shape, hop.group_entries) / np.maximum(k, 1)
-    heads = k * (widths(entries) + EXPONENT_BYTES + widths(hop.stage_entries / np.maximum(k, 1)))
-    sums = hop.stage_entries * (wire.id_bytes + numerator_bytes(hop.stage_most_summed, wire))
+    heads = k * (widths(entries) + exchanges.EXPONENT_BYTES + widths(hop.stage_entries / np.maximum(k, 1)))
+    sums = hop.stage_entries * (wire.id_bytes + exchanges.numerator_bytes(hop.stage_most_summed, wire))
     return heads + sums + graph_law_reduction(counts, hop, wire)
 
 
@@ -288,7 +271,7 @@ def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) ->
 
 def masked(shape: GridShape, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): edges into the src vertices as places among these, and how many there are in each row."""
-    edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
+    edge_bytes = exchanges.length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
     return hop.stage_rows * widths(_longest_in_stages(shape, hop.longest_edges)) + hop.stage_edges * edge_bytes
 
 
@@ -297,16 +280,16 @@ def _longest_in_stages(shape: GridShape, longest: FloatArray) -> FloatArray:
     return in_columns(shape, grouped(shape, longest, np.maximum), np.maximum)
 
 
-def group_columns(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
+def group_columns(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[ExchangeCost]:
     """As `graph_law`, but every rank of a row group asks for all draws of the group."""
     shape = counts.shape
     asked = (hop.positions, hop.sources_by_range)
-    positions, sources = (np.repeat(grouped(shape, one), shape.replication, axis=0) for one in asked)
+    positions, sources = (np.repeat(grouped(shape, needs), shape.replication, axis=0) for needs in asked)
     for_group = replace(hop, positions=positions, sources_by_range=sources)
-    for out, back in (drawn_columns(counts, for_group), (sources * wire.id_bytes, sources * NORM_BYTES)):
-        yield request("columns", shape, out)
-        yield reply("columns", shape, back)
-        yield stages_header(shape, 2)
+    for out, back in (drawn_columns(counts, for_group), (sources * wire.id_bytes, sources * exchanges.NORM_BYTES)):
+        yield exchanges.request("columns", shape, out)
+        yield exchanges.reply("columns", shape, back)
+        yield exchanges.stages_header(shape, 2)
 
 
 _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireWidths], FloatArray]] = {
@@ -326,7 +309,7 @@ def bulk_traffic(
     *,
     feature_bytes: int = 0,
     model_bytes: int = 0,
-) -> list[Exchange]:
+) -> list[ExchangeCost]:
     """Every exchange that sampling a bulk and a training step on each of its batches takes.
 
     Parameters
@@ -334,7 +317,7 @@ def bulk_traffic(
     counts : RankCounts
     sampler : Sampler
     law : str
-        What `sampler.draw_law` tells of the graph; it decides what is exchanged.
+        The law `sampler.draw_law` of the graph; it decides what is exchanged.
     wire : WireWidths
     algorithm : str
         One of `spsample.distributed.algorithms.ALGORITHMS`.
@@ -345,7 +328,7 @@ def bulk_traffic(
 
     Returns
     -------
-    list of Exchange
+    list of ExchangeCost
 
     Raises
     ------
@@ -353,71 +336,62 @@ def bulk_traffic(
         If there is no such algorithm.
     """
     require_choice("algorithm", algorithm, tuple(ALGORITHMS))
-    sampling: list[Exchange] = []
+    traffic: list[ExchangeCost] = []
     if counts.shape.ranks > 1:
         if counts.shape.num_blocks > 1 or algorithm != "column":
-            steps = zip(counts.hops, sampler.sizes, strict=True)
-            sampling += [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
-        sampling += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
-    return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
-
-
-def _layer(
-    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: WireWidths, algorithm: Algorithm
-) -> Iterator[Exchange]:
-    if algorithm == "column":
-        yield from COLUMN_EXCHANGES[law](counts, hop, s, wire)
-    else:
-        yield from stages_exchanges(counts, hop, law, wire, algorithm)
-
-
-def _training(counts: RankCounts, wire: WireWidths, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
-    steps = int(counts.batches.max())
-    if feature_bytes and counts.shape.ranks > 1:
-        yield from features(counts.shape, counts.inputs, wire, feature_bytes, steps)
-    if model_bytes and counts.shape.ranks > 1:
-        yield gradients(counts.shape, model_bytes, steps)
+            for hop, s in zip(counts.hops, sampler.sizes, strict=True):
+                if algorithm == "column":
+                    traffic += COLUMN_EXCHANGES[law](counts, hop, s, wire)
+                else:
+                    traffic += stages_exchanges(counts, hop, law, wire, algorithm)
+        traffic += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
+        steps = int(counts.batches.max())
+        if feature_bytes:
+            traffic += features(counts.shape, counts.inputs, wire, feature_bytes, steps)
+        if model_bytes:
+            traffic.append(gradients(counts.shape, model_bytes, steps))
+    return traffic
 
 
 _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 2, "column": 0, "graph": 1}
-"""How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
+"""Rounds in a layer, at least, in which the ranks ask each other whether one of them has to go on drawing."""
 
 
 def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
-    """How often ranks ask each other in a layer; where every rank has the rows of its batches, nobody is asked."""
+    """Rounds in which ranks ask each other in a layer; none where every rank has the rows of its batches."""
     return 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
 
 
-def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Exchange]:
+def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[ExchangeCost]:
     """Agreement of all ranks: the same arguments; `rounds` times whether a draw goes on; how the call ended."""
-    yield all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
-    yield all_gather("status", shape, HEADER_WORDS)
-    yield header(shape, 1 + rounds) if algorithm == "column" else stages_header(shape, 1 + rounds)
-    yield all_gather("status", shape, HEADER_WORDS)
+    yield exchanges.all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
+    yield exchanges.all_gather("status", shape, HEADER_WORDS)
+    yield exchanges.header(shape, 1 + rounds) if algorithm == "column" else exchanges.stages_header(shape, 1 + rounds)
+    yield exchanges.all_gather("status", shape, HEADER_WORDS)
 
 
 def features(
     shape: GridShape, inputs: FloatArray, wire: WireWidths, feature_bytes: int, steps: int
-) -> Iterator[Exchange]:
+) -> Iterator[ExchangeCost]:
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks.
 
-    All ranks tell each other before either exchange and twice at the end of a batch that none has failed.
+    All ranks exchange their status before either exchange and twice at the end of a batch that none has failed.
     """
-    exchanges = 2 if shape.num_blocks > 1 else 0
-    if exchanges:
-        yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
-        yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
-    yield stages_header(shape, (exchanges + 2) * steps)
+    per_step = 2 if shape.num_blocks > 1 else 0
+    if per_step:
+        yield _per_step(exchanges.request("features", shape, inputs * wire.id_bytes), steps)
+        yield _per_step(exchanges.reply("features", shape, inputs * feature_bytes), steps)
+    yield exchanges.stages_header(shape, (per_step + 2) * steps)
 
 
-def _per_step(exchange: Exchange, steps: int) -> Exchange:
+def _per_step(exchange: ExchangeCost, steps: int) -> ExchangeCost:
     """As many bytes in `steps` times as many messages."""
     return replace(exchange, messages=steps * exchange.messages)
 
 
-def gradients(shape: GridShape, model_bytes: int, steps: int) -> Exchange:
+def gradients(shape: GridShape, model_bytes: int, steps: int) -> ExchangeCost:
     """The ring all-reduce of every step."""
-    return ring_reduction("gradients", shape, model_bytes).scaled(steps)
+    return exchanges.ring_reduction("gradients", shape, model_bytes).scaled(steps)
 
 
 # ------------------------------------------------------------------------------------------------------------ by phase
@@ -434,23 +408,23 @@ class PhaseBytes:
     messages_max: float
 
 
-def by_phase(traffic: Iterable[Exchange]) -> dict[Phase, PhaseBytes]:
+def by_phase(traffic: Iterable[ExchangeCost]) -> dict[Phase, PhaseBytes]:
     """Sums by phase, in the order of `PHASES`; phases without exchanges are left out.
 
     Examples
     --------
     >>> from spsample.planning.cluster.exchanges import ring_reduction
-    >>> by_phase([ring_reduction("gradients", GridShape(4), 100)])["gradients"].sent_max
+    >>> by_phase([exchanges.ring_reduction("gradients", GridShape(4), 100)])["gradients"].sent_max
     150.0
     """
     listed = list(traffic)
-    grouped = {phase: [one for one in listed if one.phase == phase] for phase in PHASES}
+    grouped = {phase: [exchange for exchange in listed if exchange.phase == phase] for phase in PHASES}
     return {phase: _summed(ones) for phase, ones in grouped.items() if ones}
 
 
-def _summed(traffic: list[Exchange]) -> PhaseBytes:
+def _summed(traffic: list[ExchangeCost]) -> PhaseBytes:
     sent, received, messages = (
-        np.sum([getattr(one, name) for one in traffic], axis=0) for name in ("sent", "received", "messages")
+        np.sum([getattr(exchange, name) for exchange in traffic], axis=0) for name in ("sent", "received", "messages")
     )
     return PhaseBytes(
         float(sent.mean()), float(sent.max()), float(received.mean()), float(received.max()), float(messages.max())
