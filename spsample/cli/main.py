@@ -36,7 +36,7 @@ from spsample.comm.launch import detect
 from spsample.errors import CapacityError, InputError, SpSampleError, require_module
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     """A group of commands that ends with one line and exit code 2 on an error of the project's own, or the system's.
 
     The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly. After
@@ -142,7 +142,7 @@ def bench(ctx: typer.Context) -> None:
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
