@@ -4,8 +4,8 @@ A *collective call* is a block of work that every rank runs (`collective`); its 
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
 what the sender does and whether it has failed (`spsample.comm.headers`). A rank that fails between two exchanges joins
 the next header with that word set and then goes to the end of the call; so do all who read it. At the end all ranks
-tell each other whether they failed, and all raise. Headers are counted under the phase "status", whatever the exchange
-is for.
+report to each other whether they failed, and all raise. Headers are counted under the phase "status", whatever the
+exchange is for.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ MOST_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
 MOST_ARRAYS = HEADER_WORDS - 1
-"""That an exchange, a gather or a broadcast may have."""
+"""Arrays of an exchange, a gather or a broadcast, at most."""
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-_APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
+_APART = 1 << 62
+"""Flag in the first count of a header: the sender has more bytes, or arrays on a device."""
 
 
 class Sent(NamedTuple):
@@ -96,21 +97,21 @@ class Channel:
             return move(rows, counts, expected, phase)
 
     def _agreed_counts(self, counts: Int64Array, rows: Sequence[Array], call: str) -> tuple[Int64Array, bool]:
-        """Counts that the ranks have for this one, and whether any of them wants its arrays to travel by themselves."""
+        """Return the counts that the ranks have for this one, and whether any of them sends its arrays one by one."""
         if len(rows) < 2:
             return self._header(counts, call), True
         apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MOST_TOGETHER
-        told = counts.astype(np.int64, copy=True)
-        told[:, 0] |= _APART * apart
-        expected = self._header(told, call)
-        wants = bool((expected[:, 0] & _APART).any())
+        flagged = counts.astype(np.int64, copy=True)
+        flagged[:, 0] |= _APART * apart
+        expected = self._header(flagged, call)
+        any_apart = bool((expected[:, 0] & _APART).any())
         expected[:, 0] &= ~_APART
-        return expected, wants
+        return expected, any_apart
 
     def _moved_apart(
         self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
     ) -> list[Received]:
-        """What came of each array, sent by itself."""
+        """Send each array by itself."""
         received = []
         for i, array in enumerate(rows):
             recv_counts = expected[:, i].copy()
@@ -121,7 +122,7 @@ class Channel:
     def _moved_together(
         self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
     ) -> list[Received]:
-        """What came of each array, from messages that hold the rows of all arrays, one array after the other."""
+        """Send one message to each rank, with its rows of all arrays, one array after the other."""
         widths = np.array([row_bytes(array) for array in rows], np.int64)
         sizes, recv_sizes = counts * widths, expected * widths
         send = np.concatenate(_cut([as_bytes(array) for array in rows], sizes))
@@ -136,7 +137,7 @@ class Channel:
 
     @contextmanager
     def _no_way_back(self, call: str) -> Iterator[None]:
-        """Around what the others count on once they have the header: they can no longer be told of a failure."""
+        """Turn errors of the block into `CommunicationError`: after the header others cannot learn of them any more."""
         try:
             with self.group.agreed(call):
                 yield
@@ -191,7 +192,7 @@ class Channel:
         )
 
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each of up to seven is true on any rank of the scope."""
+        """Return for each of up to seven values whether it is true on any rank of the scope."""
         mine = np.tile(np.array(here, np.int64), (self.scope.size, 1))
         return [bool(flags.any()) for flags in exchange_headers(self.scope, mine, "any_reduce").T]
 
@@ -200,7 +201,7 @@ class Channel:
         exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
 
     def fail(self) -> None:
-        """Join the header that the others wait in, or will, and tell them that this rank has failed."""
+        """Join the header that the others wait in, or will, and report that this rank has failed."""
         exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), "a failure", failed=True)
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:

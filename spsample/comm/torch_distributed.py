@@ -91,7 +91,7 @@ class TorchCommunicator(MessageCommunicator):
         self._splits = 0
         self._device = _device(self.name)
         self._held = [_process_group(self)] if self.size > 1 else []
-        weakref.finalize(self, self._held.clear)  # at exit, too: threads of gloo must not outlive the interpreter
+        weakref.finalize(self, self._held.clear)  # threads of gloo must not outlive the interpreter
 
     def split(self, color: int, key: int | None = None) -> Communicator:
         """Split; the ranks of a part meet, so that none closes it while others still connect."""
@@ -130,7 +130,7 @@ class TorchCommunicator(MessageCommunicator):
         return _Works([work], [(theirs, received)])
 
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
-        """One gather of arrays filled up to the longest where they are short, else a broadcast of each rank."""
+        """Gather arrays padded to the longest where they are short; else broadcast that of each rank."""
         longest = int(received_bytes.max())
         if longest * self.size <= _PADDED:
             return self._start_padded(send, received, received_bytes, longest)
@@ -168,7 +168,7 @@ class TorchCommunicator(MessageCommunicator):
         return self._held[0]
 
     def _tensor(self, array: Array, *, empty: bool = False) -> torch.Tensor:
-        """Bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
+        """Return bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
         import torch
 
         if on_device(array):
@@ -190,7 +190,7 @@ class TorchCommunicator(MessageCommunicator):
     # ------------------------------------------------------------------------------------------------- lost ranks
 
     def _say_alive(self, call: int) -> None:
-        """Leave a word in the job's store."""
+        """Write the call to the job's store."""
         try:
             self._store.set(self._word(self.rank), str(call))
         except RuntimeError:  # the store is lost, too
@@ -211,7 +211,7 @@ class TorchCommunicator(MessageCommunicator):
         return heard
 
     def _last_call(self, rank: int) -> int:
-        """The last one in which a rank said that it waits; 0 where it never did."""
+        """Return the last call in which a rank was known to wait; 0 where there is none."""
         word = self._word(rank)
         return int(self._store.get(word)) if self._store.check([word]) else 0
 
@@ -237,9 +237,9 @@ def _copied(array: Array, device: torch.device) -> torch.Tensor:
 
 
 def _process_group(comm: TorchCommunicator) -> Any:
-    """Connect the ranks; each of them is on its way here.
+    """Connect the ranks, each of which makes this call.
 
-    The transport's own time-out is longer than the communicator's, which is the one that names the lost.
+    The transport's own time-out is longer than the communicator's, whose error names the lost ranks.
     """
     dist = _distributed()
     store = dist.PrefixStore(comm._prefix, comm._store)
@@ -252,7 +252,7 @@ def _process_group(comm: TorchCommunicator) -> Any:
 
 
 class _Works:
-    """Work of torch.distributed, and where what came to a GPU belongs on the host."""
+    """Work of torch.distributed, and the arrays on the host for results that came to a GPU."""
 
     def __init__(self, works: list[Any], results: list[tuple[torch.Tensor, Array]]) -> None:
         self._works = works
@@ -273,7 +273,7 @@ class _Works:
 
 
 class _Then:
-    """A call after which something is to be done."""
+    """A call after which a function is called."""
 
     def __init__(self, pending: Pending, then: Any) -> None:
         self._pending = pending

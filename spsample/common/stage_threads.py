@@ -1,4 +1,4 @@
-"""`StageThreads`: how many threads each stage of a pipeline uses, as it is given."""
+"""`StageThreads`: the numbers of threads of the stages of a pipeline."""
 
 from __future__ import annotations
 

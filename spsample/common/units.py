@@ -1,4 +1,4 @@
-"""Amounts of memory, and numbers of things, as people write them."""
+"""Amounts of memory, and numbers of things, as text."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def format_bytes(size: float) -> str:
     return f"{size:.0f} B"
 
 
-def count(number: int, one: str, many: str) -> str:
-    """Return a number and what is counted.
+def count(number: int, singular: str, plural: str) -> str:
+    """Return a number with its noun.
 
     Examples
     --------
     >>> count(1, "batch", "batches"), count(2000, "batch", "batches")
     ('1 batch', '2,000 batches')
     """
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -11,9 +11,9 @@ ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "stages": StagesOperand,
     "oblivious": ObliviousOperand,
 }
-"""By name; called with the grid and this rank's parts of A."""
+"""Operands by the name of their algorithm; called with the grid and this rank's parts of A."""
 
 AUTO, DEFAULT = "auto", "column"
-"""What stands for the one that is chosen for each kind of bulk, and what is taken where nothing is known of bulks."""
+"""The name of a choice for each kind of bulk, and the algorithm where nothing is known of bulks."""
 
 __all__ = ["ALGORITHMS", "AUTO", "DEFAULT"]

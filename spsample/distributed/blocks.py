@@ -16,7 +16,7 @@ from spsample.store import Graph, GraphStore
 
 
 class RowReader(Protocol):
-    """Where rows of A come from."""
+    """A source of rows of A."""
 
     num_nodes: int
     num_edges: int
@@ -26,7 +26,7 @@ class RowReader(Protocol):
     data_dtype: np.dtype[Any] | None
 
     def fingerprint(self) -> dict[str, int]:
-        """As `Graph.fingerprint`, of the whole graph."""
+        """Return `Graph.fingerprint` of the whole graph."""
         ...
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
@@ -39,7 +39,7 @@ class RowReader(Protocol):
 
 
 class StoredRows:
-    """Rows of a store: only what is asked for is mapped.
+    """Rows of a store, of which only those asked for are mapped.
 
     Examples
     --------
@@ -80,9 +80,9 @@ class StoredRows:
         """Entries at these places of A in the order of vertices."""
         if name not in self._store:
             return None
-        lying = places if self._order is None else self._order.file_places(places)
-        picked: NDArray[Any] = self._store.array(name)[lying]
-        return picked
+        in_file = places if self._order is None else self._order.file_places(places)
+        entries: NDArray[Any] = self._store.array(name)[in_file]
+        return entries
 
 
 class GraphRows:
@@ -150,7 +150,7 @@ class PickedRows(LocalOperand):
         self._begin = begin
 
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
-        """Those of the source, or else places in it."""
+        """Return the edge ids of the source, or else places in it."""
         if self.edge_ids is not None:
             return self.edge_ids[positions]
         row = np.searchsorted(self.matrix.indptr, positions, side="right") - 1

@@ -1,4 +1,4 @@
-"""`AlgorithmChoice`: which algorithm samples bulks of a kind fastest, found out on the first ones of that kind."""
+"""`AlgorithmChoice`: the algorithm that samples bulks of a kind fastest, measured on the first bulks of that kind."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 CANDIDATES = ("column", "stages")
-"""What is tried. The first one moves the fewest bytes, and is kept where another is not faster by `MARGIN`.
+"""Algorithms that are tried. The first one moves the fewest bytes, and is kept where another is not faster by `MARGIN`.
 
-"oblivious" is not: it computes what "stages" computes, and broadcasts what that sends only where it is needed.
+"oblivious" is not: it computes what "stages" computes, and broadcasts rows that "stages" sends where they are needed.
 """
 
 RUNS = 4
@@ -16,10 +16,10 @@ RUNS = 4
 
 MARGIN = 0.03
 NEAR = 2
-"""Bulks of at most so many times as many batches, or of one in so many, are taken for alike."""
+"""Ratio of numbers of batches up to which bulks are taken to be of one kind."""
 
 MOST_KINDS = 64
-"""Kinds that are known at a time; the oldest is forgotten."""
+"""Kinds that are known at a time; the oldest is dropped."""
 
 
 class BulkKind(NamedTuple):
@@ -37,7 +37,7 @@ class BulkKind(NamedTuple):
 
 
 class ChosenAlgorithm(NamedTuple):
-    """What was chosen for bulks of a kind.
+    """The algorithm that was chosen for bulks of a kind.
 
     Attributes
     ----------
@@ -57,15 +57,15 @@ class ChosenAlgorithm(NamedTuple):
 
 
 class AlgorithmChoice:
-    """Lets each candidate sample bulks of a kind in turn, and then keeps the fastest.
+    """The choice of the fastest candidate for each kind of bulk, after each has sampled some in turn.
 
-    Samples do not depend on the algorithm, so that no work is lost. Every rank has one, which is told the same times
+    Samples do not depend on the algorithm, so that no work is lost. Every rank has a choice, which gets the same times
     and so chooses the same.
 
     Parameters
     ----------
     inherited : dict, optional
-        What is known already, by kind.
+        Choices that are known already, by kind.
 
     Examples
     --------
@@ -90,14 +90,14 @@ class AlgorithmChoice:
 
     @property
     def chosen(self) -> list[ChosenAlgorithm]:
-        """What was chosen, here and by duplicates."""
-        by_duplicates = (one for other in list(self._duplicates) for one in other.chosen)
+        """Choices made here and by duplicates."""
+        by_duplicates = (choice for other in list(self._duplicates) for choice in other.chosen)
         return [*self._chosen.values(), *self._of_ended.values(), *by_duplicates]
 
     @property
     def known(self) -> dict[BulkKind, ChosenAlgorithm]:
-        """All that is known, by kind: what was inherited, too. At one moment other ranks may know more or less."""
-        return self._inherited | {one.kind: one for one in self.chosen}
+        """Choices by kind, inherited ones too. At one moment other ranks may know more or less."""
+        return self._inherited | {choice.kind: choice for choice in self.chosen}
 
     def next(self, kind: BulkKind) -> str:
         """Return the algorithm that samples the next bulk of a kind."""
@@ -108,7 +108,7 @@ class AlgorithmChoice:
         return min(CANDIDATES, key=lambda name: len(runs.get(name, [])))
 
     def is_tried(self, kind: BulkKind) -> bool:
-        """Whether nothing is chosen yet for bulks of a kind."""
+        """Return whether nothing is chosen yet for bulks of a kind."""
         return self._known(kind) is None
 
     def ran(self, kind: BulkKind, algorithm: str, seconds: float) -> None:
@@ -125,9 +125,9 @@ class AlgorithmChoice:
             _forget_oldest(known)
 
     def duplicate(self, known: Mapping[BulkKind, ChosenAlgorithm]) -> AlgorithmChoice:
-        """Return one for another thread; this one reports what it chooses.
+        """Return a choice for another thread; this one reports what it chooses.
 
-        From now on both go by what is `known` on every rank, by other duplicates too: a loader that is made for each
+        From now on both use what is `known` on every rank, by other duplicates too: a loader that is made for each
         epoch tries nothing twice.
         """
         self._inherited = dict(known)
@@ -138,32 +138,32 @@ class AlgorithmChoice:
         return other
 
     def end(self) -> None:
-        """Leave what this duplicate has chosen to the one that it was made from, which keeps nothing else of it."""
+        """Hand the choices of this duplicate to the one that it was made from, which keeps nothing else of it."""
         origin, self._origin = self._origin, None
         if origin is not None:
-            origin._of_ended |= {one.kind: one for one in self.chosen}
+            origin._of_ended |= {choice.kind: choice for choice in self.chosen}
             origin._duplicates.remove(self)
             _forget_oldest(origin._of_ended)
 
     def _known(self, kind: BulkKind) -> ChosenAlgorithm | None:
-        """What was chosen for bulks like these: of those that are near enough, the nearest in size."""
+        """Return the choice for bulks like these: of those that are near enough, the nearest in size."""
         known = self._inherited | self._chosen
         if kind in known:
             return known[kind]
-        near = [one for one in known.values() if _are_near(one.kind, kind)]
-        return min(near, key=lambda one: abs(one.kind.num_batches - kind.num_batches), default=None)
+        near = [choice for choice in known.values() if _are_near(choice.kind, kind)]
+        return min(near, key=lambda choice: abs(choice.kind.num_batches - kind.num_batches), default=None)
 
 
 def _fastest(seconds: dict[str, float]) -> str:
-    """The first one, or another that is faster by more than the margin."""
+    """Return the first candidate, or another that is faster by more than the margin."""
     best = min(seconds, key=lambda name: seconds[name])
     first = CANDIDATES[0]
     return best if seconds[best] < (1 - MARGIN) * seconds[first] else first
 
 
-def _are_near(one: BulkKind, other: BulkKind) -> bool:
-    few, many = sorted((one.num_batches, other.num_batches))
-    return one.workload == other.workload and many <= NEAR * few
+def _are_near(kind: BulkKind, other: BulkKind) -> bool:
+    few, many = sorted((kind.num_batches, other.num_batches))
+    return kind.workload == other.workload and many <= NEAR * few
 
 
 def _forget_oldest(known: dict[BulkKind, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The entry law composed of what owners of rows answer: counts of entries, and columns by position."""
+"""The entry law, composed of answers of the rows' owners: counts of entries, and columns by position."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ class _FrontierEntries(BatchDistributions):
         return chosen
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """The row of each unit by prefix sums of the rows' totals, and there the entry by position."""
+        """Find the row of each unit by prefix sums of the rows' totals, and there the entry by position."""
         rows, offsets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for i, x in zip(batches, units, strict=True):
             sums = np.cumsum(self._rows[i], dtype=np.uint64)
             row = np.searchsorted(sums, x, side="right")
             rows.append((row + self.F.Q.batch_ptr[i]).astype(np.int64))
             offsets.append(((x - (sums - self._rows[i])[row]) // self._q[rows[-1]]).astype(np.int64))
-        found = self.F.locate(np.concatenate(rows), np.concatenate(offsets), self._excluded)
-        return found.reshape(units.shape)
+        columns = self.F.locate(np.concatenate(rows), np.concatenate(offsets), self._excluded)
+        return columns.reshape(units.shape)
 
     def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
         """Ask for the rows' entry counts again, without these columns."""
         k, here = len(chosen), set(batches)
-        columns = [columns if i in here else {} for i, columns in enumerate(chosen)]  # the others are done
+        columns = [columns if i in here else {} for i, columns in enumerate(chosen)]  # others are done
         none = np.zeros(k, np.bool_)
         self._excluded = stacked(columns, self.totals, none, self.F.A.index_dtype)
         self._rows = self._row_totals(self.F.entry_counts(self._excluded))

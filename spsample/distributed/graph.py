@@ -1,4 +1,4 @@
-"""`DistributedGraph`: what a graph on several ranks answers."""
+"""`DistributedGraph`: the interface of a graph on several ranks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class DistributedGraph(BaseGraph):
 
     is_distributed = True
 
-    _duplicated: Any = None  # of a duplicate: the communicator or grid that was made for it
+    _duplicated: Any = None
+    """The communicator or grid that was made for a duplicate."""
 
     @abstractmethod
     def sampling(self) -> AbstractContextManager[None]:
-        """Return what is put around the collective calls of the operand: where one rank fails, all raise."""
+        """Return a context for the collective calls of the operand: where one rank fails, all raise."""
 
     @abstractmethod
     def duplicate(self) -> DistributedGraph:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends.protocol import Int64Array, IntArray
 
 SPARSE = 32
-"""Ids are marked among all that there could be where these are at most so many times as many."""
+"""Ratio of possible ids to ids up to which ids are marked among all possible ones."""
 
 
 def order_in_groups(group: IntArray, num_groups: int, ids: IntArray, num_ids: int) -> Int64Array:
@@ -44,10 +44,10 @@ def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
         return distinct, place
     is_there = np.zeros(num_ids, np.bool_)
     is_there[ids] = True
-    found = np.flatnonzero(is_there)
+    distinct = np.flatnonzero(is_there)
     places = np.empty(num_ids, np.int64)
-    places[found] = np.arange(len(found))
-    return found.astype(ids.dtype, copy=False), places[ids]
+    places[distinct] = np.arange(len(distinct))
+    return distinct.astype(ids.dtype, copy=False), places[ids]
 
 
 __all__ = ["distinct_ids", "order_in_groups"]

@@ -39,8 +39,8 @@ from spsample.store.base_graph import require_local
 from spsample.store.normalization import sums_of_rows
 
 SHARE = 4
-"""So many times all of A has to fit in the free memory of each rank, for "stages" to be tried: it fetches rows, and how
-many is in no plan."""
+"""Number of times that all of A has to fit in the free memory of each rank for "stages" to be tried: it fetches rows,
+whose number is in no plan."""
 
 
 class PartitionedGraph(DistributedGraph):
@@ -55,7 +55,7 @@ class PartitionedGraph(DistributedGraph):
     comm : Communicator
         All ranks.
     algorithm : str
-        How rows of Q meet rows of A; "auto" where it is chosen for each kind of bulk.
+        The distributed algorithm; "auto" where it is chosen for each kind of bulk.
 
     References
     ----------
@@ -88,7 +88,7 @@ class PartitionedGraph(DistributedGraph):
         self._choice = AlgorithmChoice() if options.algorithm == AUTO else None
         self._by_algorithm: dict[str, PartitionedGraph] = {}
         self._report: Callable[[float], None] | None = None
-        self._may_fetch_rows = False  # as "stages" does; before `_made` knows
+        self._may_fetch_rows = False  # True where "stages" may be tried; `_made` sets it
         with collective(self.comm):
             self._placement = options.place(rows, grid)
 
@@ -110,13 +110,13 @@ class PartitionedGraph(DistributedGraph):
             The folder of a store, which every rank can read.
         grid : ProcessGrid
         algorithm : {"auto", "column", "stages", "oblivious"}
-            How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; "stages" is the
+            The distributed algorithm; the samples are the same. "column" moves the fewest bytes; "stages" is the
             published algorithm, and "oblivious" its baseline, which broadcasts all of A. "auto" samples the first bulks
             of each kind by "column" and by "stages" in turn, and goes on with the faster one: see `chosen_algorithms`.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
-            are sources of the most edges, which samplers ask for most often. Where they are takes another 4 bytes per
-            vertex of the graph (8 from 2^31 vertices on), which the budget does not count.
+            are sources of the most edges, which samplers need most often. Their places take another 4 bytes per vertex
+            of the graph (8 from 2^31 vertices on), which the budget does not count.
         partition : int array (n,), optional
             The block row of each vertex, such as METIS gives; None: ranges of vertices with about as many entries.
 
@@ -155,7 +155,7 @@ class PartitionedGraph(DistributedGraph):
 
     @classmethod
     def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
-        """What the arguments of `open` ask for."""
+        """Check the arguments of `open`."""
         require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
         array = None if partition is None else as_array("partition", partition)
         hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
@@ -192,7 +192,7 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def weighting(self) -> Weighting:
-        """What the values of A are."""
+        """Kind of the values of A."""
         return self._rows.weighting
 
     @property
@@ -202,7 +202,7 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def digest(self) -> str | None:
-        """What tells the graph from others, where it is a store's."""
+        """Digest that tells the graph from others, where it is a store's."""
         return self._rows.digest
 
     @property
@@ -229,7 +229,7 @@ class PartitionedGraph(DistributedGraph):
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
         other._duplicated = other.grid
-        other._held = dict(self._held)  # what another thread reads meanwhile some ranks would find, and others not
+        other._held = dict(self._held)  # a copy: another thread may read meanwhile, on some ranks only
         choice = self._choice
         if choice is not None:
             other._choice = choice.duplicate(broadcast_object(self.comm, lambda: choice.known))
@@ -237,7 +237,7 @@ class PartitionedGraph(DistributedGraph):
         return other
 
     def close(self) -> None:
-        """Free the communicators of a duplicate, as of any distributed graph; what it chose stays known."""
+        """Free the communicators of a duplicate, as of any distributed graph; its choices stay known."""
         super().close()
         if self._duplicated is not None and self._choice is not None:
             self._choice.end()
@@ -268,19 +268,19 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def chosen_algorithms(self) -> Sequence[ChosenAlgorithm]:
-        """What ``algorithm="auto"`` has chosen so far, by this graph and those duplicated from it; else nothing."""
+        """Choices of ``algorithm="auto"`` so far, by this graph and those duplicated from it; else none."""
         return [] if self._choice is None else self._choice.chosen
 
     def for_bulks(self, sampler: Any, options: Hashable, num_batches: int) -> PartitionedGraph:
         """Return the graph with the algorithm that is chosen for such bulks, or that is tried next.
 
-        All ranks call it, in the same order: it says what their next bulk is.
+        All ranks call it, in the same order, before each bulk.
         """
         if self._choice is None:
             return self
         if not self._may_fetch_rows or sampler.kind != "layer-wise":
             return self._fixed
-        kind = BulkKind((repr(sampler), options), num_batches)  # as ranks compare samplers, of any options
+        kind = BulkKind((repr(sampler), options), num_batches)
         name = self._choice.next(kind)
         graph = copy.copy(self._with(name))
         graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None
@@ -288,7 +288,7 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def _fixed(self) -> PartitionedGraph:
-        """The graph with an algorithm that is no choice: of "auto", what is taken where nothing is tried."""
+        """The graph with a fixed algorithm: of "auto" the one where nothing is tried."""
         return self if self._choice is None else self._with(DEFAULT)
 
     def _with(self, algorithm: str) -> PartitionedGraph:
@@ -300,7 +300,7 @@ class PartitionedGraph(DistributedGraph):
         return self._by_algorithm[algorithm]
 
     def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called.
+        """Return A for the sampling algebra; one operand per backend is kept. Collective when first called.
 
         With "cuda" the rows of each rank lie on its device and its kernels run there; what is exchanged, and the bulk,
         pass through the memory of the host.
@@ -353,16 +353,16 @@ class PartitionedGraph(DistributedGraph):
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
+        """Let the column group learn of a rank that fails by the next exchange, and all others at the end."""
         graph = self._fixed
         operands, begin = list(graph._operands.values()), time.perf_counter()
         try:
             with collective(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
-            graph._operands.clear()  # some ranks may have kept what others have not
+            graph._operands.clear()  # some ranks may have kept data that others have not
             raise
-        if self._report is not None:  # all end together; the last one to begin has waited for nobody before it began
+        if self._report is not None:  # all ranks end together: the last one to begin gives the time
             seconds = np.array([time.perf_counter() - begin])
             self._report(float(self.comm.all_reduce(seconds, "min", phase="set-up")[0]))
 
@@ -374,14 +374,14 @@ class PartitionedGraph(DistributedGraph):
 
 
 class PartitionOptions(NamedTuple):
-    """How A is cut and multiplied: the arguments of `PartitionedGraph.open`, looked at."""
+    """Arguments of `PartitionedGraph.open`, checked: how A is cut and multiplied."""
 
     algorithm: str
     hub_bytes: int
     partition: NDArray[Any] | None
 
     def place(self, rows: RowReader, grid: ProcessGrid) -> Placement:
-        """Where each row of A goes."""
+        """Place each row of A."""
         if self.partition is None:
             return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
         parts = require_parts(self.partition, rows.num_nodes, grid.num_blocks)

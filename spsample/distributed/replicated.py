@@ -75,7 +75,7 @@ class ReplicatedGraph(DistributedGraph):
 
     @property
     def weighting(self) -> Any:
-        """What the values of A are."""
+        """Kind of the values of A."""
         return self.graph.weighting
 
     @property
@@ -95,7 +95,7 @@ class ReplicatedGraph(DistributedGraph):
 
     @property
     def digest(self) -> str | None:
-        """What tells the graph from others, where it is a store's."""
+        """Digest that tells the graph from others, where it is a store's."""
         return self.graph.digest
 
     @property
@@ -108,7 +108,7 @@ class ReplicatedGraph(DistributedGraph):
         return self.graph.operand(backend)
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Nothing is exchanged, so that nothing has to be agreed on before the end."""
+        """Return a context at whose end all ranks raise where one failed; nothing is exchanged before."""
         return collective(self.comm, call="the checks of bulk_sample")
 
     def row_sums(self) -> NDArray[np.float32]:

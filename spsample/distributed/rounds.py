@@ -1,4 +1,4 @@
-"""Columns drawn for k batches at once where what they are drawn from lies on several ranks: rounds of draws."""
+"""Columns drawn for k batches at once, in rounds, where the distributions lie on several ranks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ AT_A_TIME = 32
 """Batches that draw together: their arrays stay in the cache."""
 
 Counts = dict[int, int]
-"""What a batch has: each column drawn so far, in the order first drawn, and how often."""
+"""Each column that a batch has drawn so far, in the order first drawn, and how often."""
 
 
 class BatchDistributions(ABC):
-    """One distribution over columns for each of k batches, in which the ranks find columns together.
+    """A distribution over columns for each of k batches, in which the ranks find columns together.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class BatchDistributions(ABC):
         T of each, without the columns that were excluded.
     margin : int
         1 where a batch that has drawn all the columns it needs does not know whether there are others: one column more
-        tells that its support was not taken whole. 0 where that is known beforehand.
+        shows that its support was not taken whole. 0 where that is known beforehand.
     """
 
     batch_ids: Int64Array
@@ -43,7 +43,7 @@ class BatchDistributions(ABC):
 
     @abstractmethod
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each is true on any rank."""
+        """Return for each value whether it is true on any rank."""
 
     @abstractmethod
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
@@ -128,11 +128,11 @@ class _Draws:
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 
     def _pending(self, chosen: list[Counts], whole: NDArray[np.bool_]) -> list[int]:
-        """The batches that have fewer columns than they should."""
+        """Return the batches that have fewer columns than they should."""
         return [i for i, columns in enumerate(chosen) if len(columns) < self.draw.size and not whole[i]]
 
     def _unsure(self, drawing: list[int], chosen: list[Counts]) -> list[int]:
-        """Those of the batches that took part in a round which may have nothing more to draw."""
+        """Return the batches of a round which may have nothing more to draw."""
         return [i for i in drawing if len(chosen[i]) < self.draw.size + self.distributions.margin]
 
     def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> bool:

@@ -1,4 +1,4 @@
-"""That all ranks have the same graph, by its contents."""
+"""A check that all ranks have the same graph, by its contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_same_graph(comm: Communicator, rows: RowReader) -> None:
     """Refuse graphs that differ between ranks; collective.
 
     Graphs of stores are compared by the checksums that their stores keep; nothing is read. Where a rank has its graph
-    in memory, all compare contents: each reads its graph once, and keeps what it found.
+    in memory, all compare contents: each reads its graph once, and keeps the result.
 
     Raises
     ------
@@ -42,11 +42,11 @@ def require_same_graph(comm: Communicator, rows: RowReader) -> None:
     _require(differing(comm, **contents))
 
 
-def _require(found: dict[str, str]) -> None:
-    if found:
-        where = [f"{name} on {ranks}" for name, ranks in found.items()]
-        if len(set(found.values())) == 1:
-            where = [f"{', '.join(found)} on {next(iter(found.values()))}"]
+def _require(different: dict[str, str]) -> None:
+    if different:
+        where = [f"{name} on {ranks}" for name, ranks in different.items()]
+        if len(set(different.values())) == 1:
+            where = [f"{', '.join(different)} on {next(iter(different.values()))}"]
         expected = "the same graph on every rank"
         raise InputError(argument="graph", given=f"other {'; other '.join(where)}", expected=expected)
 

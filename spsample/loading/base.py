@@ -38,13 +38,13 @@ class Loader(Epochs):
     collate : Collate
         Makes batches of minibatches.
     edge_ids : bool
-        Whether each entry has its position in the edges the user gave.
+        True where each entry has its position in the edges the user gave.
     backend : str or None
-        What samples.
+        The backend that samples.
     phases : Phases
-        What counts `seconds`.
+        The counts of `seconds`.
     plan
-        What memory was planned with; None where any bulk fits.
+        The plan of memory; None where any bulk fits.
     """
 
     collate: Collate
@@ -81,12 +81,12 @@ class Loader(Epochs):
 
     @property
     def device(self) -> Any:
-        """Where batches are copied, a ``torch.device``; None where they stay."""
+        """The ``torch.device`` to which batches are copied; None where they stay."""
         return self._copies.device
 
     @property
     def features(self) -> FeatureSource | None:
-        """Where features come from."""
+        """The source of features."""
         return self.collate.features
 
     @property
@@ -107,7 +107,7 @@ class Loader(Epochs):
     def _sampled_bulks(
         self, graph: BaseGraph, positions: NDArray[np.int64], epoch: int, first: int, end: int
     ) -> Generator[BulkSample, None, None]:
-        """The batches from ``first`` to ``end`` of an epoch: a bulk, or several within the plan."""
+        """Sample the batches from ``first`` to ``end`` of an epoch: a bulk, or several within the plan."""
         return sample_within(
             self.plan,
             graph,

@@ -1,4 +1,4 @@
-"""Bulks on disk, for other programs: one file a bulk, and a manifest that says what they are."""
+"""Bulks on disk, for other programs: one file a bulk, and a manifest that describes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WRITABLE = "a file that can be written; the same command goes on from here"
 
 
 def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
-    """The arrays of a bulk by name, each batch's slices one after the other.
+    """Return the arrays of a bulk by name, each batch's slices one after the other.
 
     ``batch_ids`` (k,), and for every layer ``l`` from 1 (farthest from the seeds) to L: ``src_l`` and ``dst_l``
     (global vertex ids), of batch ``i`` from ``src_ptr_l[i]`` to ``src_ptr_l[i + 1]`` and likewise; ``indices_l``
@@ -81,14 +81,14 @@ def _pointers(arrays: list[Any]) -> NDArray[np.int64]:
 
 
 class Resumption(NamedTuple):
-    """Where a run that writes bulks goes on.
+    """The place at which a run that writes bulks goes on.
 
     Attributes
     ----------
     next_batch : int
         The first batch that no whole file holds.
     damaged : DataError or None
-        What is wrong with the file that begins with it, where there is one: it is written again.
+        The error of the file that begins with it, where there is one: it is written again.
     """
 
     next_batch: int
@@ -100,14 +100,14 @@ class BulkFiles:
 
     A file appears under its name only once it is complete, so that a run that was killed goes on where it stopped. Its
     SHA-256 stands beside it, in ``bulk-BATCH.npz.sha256``, as ``sha256sum`` writes it: `load_bulk` compares them before
-    it looks at what is in the file, and ``sha256sum -c *.sha256`` checks a whole folder.
+    it looks at the contents of the file, and ``sha256sum -c *.sha256`` checks a whole folder.
 
     Parameters
     ----------
     folder
         Made where it is missing.
     facts
-        What decides the samples. A folder that holds bulks of other facts is refused.
+        Facts that decide the samples. A folder that holds bulks of other facts is refused.
     form
         ``"npz"``, or ``"arrow"`` (an Arrow IPC file with one row, whose columns are lists; needs pyarrow).
 
@@ -131,7 +131,7 @@ class BulkFiles:
         self._claim()
 
     def path(self, first_batch: int) -> Path:
-        """Where the bulk that begins with that batch is, or will be."""
+        """Return the path of the bulk that begins with that batch."""
         return self.folder / f"bulk-{first_batch:08d}.{self.form}"
 
     def write(self, bulk: BulkSample) -> Path:
@@ -147,11 +147,11 @@ class BulkFiles:
         return path
 
     def next_batch(self) -> int:
-        """The first batch that no file holds, or only a damaged one: see `resumption`."""
+        """Return the first batch that no file holds, or only a damaged one: see `resumption`."""
         return self.resumption().next_batch
 
     def resumption(self) -> Resumption:
-        """Where a run goes on; files are written in order, and the last one is read and compared with its checksum."""
+        """Find where a run goes on; files are written in order, and the last one is compared with its checksum."""
         path = self._last()
         if path is None:
             return Resumption(0)
@@ -209,7 +209,7 @@ class BulkFiles:
 
 
 def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that ``spsample sample`` wrote, named as `bulk_arrays` has them.
+    """Read the arrays of a file that ``spsample sample`` wrote, named as `bulk_arrays` has them.
 
     Nothing in the file is looked at before all of it has been compared with its checksum, in the file ``NAME.sha256``
     beside it: move the two together.
@@ -283,7 +283,7 @@ _NAME = re.compile(r"bulk-(\d{8,})\.\w+")
 
 
 def _first_batch(path: Path) -> int:
-    """The number in the name of a file."""
+    """Return the number in the name of a file."""
     return int(path.name.split(".")[0].removeprefix("bulk-"))
 
 
@@ -311,7 +311,7 @@ def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a file; a damaged one can end the process in Arrow, so that its checksum is compared before."""
+    """Read the columns of a file whose checksum is right: a damaged one can end the process in Arrow."""
     arrow = _require_arrow()
     try:
         with arrow.memory_map(str(path)) as file:

@@ -1,4 +1,4 @@
-"""A loader whose ranks share every batch: which batches a rank samples, and what it has of them then."""
+"""A loader whose ranks share every batch: the batches that a rank samples, and its part of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SharedByRanks", "assignment_of"]
 
 
 class SharedByRanks(NamedTuple):
-    """In each step all ranks have one batch: each the rows of the vertices that it owns.
+    """The assignment of one batch to all ranks in each step: each has the rows of the vertices that it owns.
 
     Attributes
     ----------
@@ -63,22 +63,22 @@ class SharedByRanks(NamedTuple):
         return batches
 
     def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """`spsample.planning.bulk_plan.bulk_ranges` from batch `first` on, as many batches for each rank to sample."""
+        """Yield first and end of each bulk from batch `first` on, with as many batches for each rank to sample."""
         ranks = self.owners.ranks
         for begin, end in bulk_ranges(0, last - first, -(-size // ranks) * ranks, warm_up):
             yield first + begin, first + end
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> CooperativeBulk:
-        """A rank's rows of all batches, from those that it sampled; collective."""
+        """Return a rank's rows of all batches, from those that it sampled; collective."""
         return share_out(bulk, self.owners, comm)
 
     def minibatches(self, bulk: CooperativeBulk, first: int, batches: int) -> Iterator[CooperativeMiniBatch]:
-        """The minibatches of a bulk: one for each step."""
+        """Return the minibatches of a bulk: one for each step."""
         return iter(bulk)
 
 
 def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
-    """The assignment of batches, with ``batches`` of a loader: each rank has its own, or all share each of them.
+    """Return the assignment of batches for ``batches`` of a loader: each rank has its own, or all share each of them.
 
     Raises
     ------

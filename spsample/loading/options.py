@@ -1,4 +1,4 @@
-"""The options of `BulkLoader` in four groups, with their defaults and checks; `BulkLoader` says what they mean."""
+"""The options of `BulkLoader` in four groups, with their defaults and checks; `BulkLoader` documents them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class SamplingOptions:
     def __post_init__(self) -> None:
         require_bool("drop_last", self.drop_last)
         require_bool("edge_ids", self.edge_ids)
-        loaded = get_backend(self.backend)  # now: a process forked while a thread does so could never load it
+        loaded = get_backend(self.backend)  # now: in a process forked while a thread loads it, it could never be loaded
         if self.backend is not None:
             object.__setattr__(self, "backend", loaded.name)
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """Features and labels that samples get, and where batches go."""
+    """Features, labels and device of batches."""
 
     features: Any = None
     labels: ArrayLike | None = None
@@ -91,19 +91,19 @@ class AheadOptions:
 
     @property
     def queue_bytes(self) -> int | None:
-        """Bytes of bulks that wait, and of batches that wait: half of the budget for each; None for no limit."""
+        """Bytes of bulks that wait, and as many of batches: half of the budget; None for no limit."""
         budget = self.memory_budget if self.prefetch_budget is None else self.prefetch_budget
         return None if budget is None else require_bytes("prefetch_budget", budget) // 2
 
     def threads_of(self, stage: str) -> int:
-        """Threads of sampling or of features."""
+        """Return the threads of sampling or of features."""
         threads = self.stage_threads
         return int(getattr(threads, stage)) if isinstance(threads, StageThreads) else get_num_threads()
 
 
 @dataclass(frozen=True)
 class RankOptions:
-    """Batches of ranks."""
+    """Assignment of batches to ranks."""
 
     batches: str = "shuffled"
     parts: ArrayLike | None = None

@@ -1,4 +1,4 @@
-"""The order in which epochs of a loader visit the seeds, and where it stands."""
+"""The order in which epochs of a loader visit the seeds, and its place in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_LOCAL_BATCHES = "Local batches go on with as many ranks and the same partiti
 
 
 def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> NDArray[np.int64]:
-    """Vertex ids as int64; of a mask over the vertices those where it is true. Errors name `argument`.
+    """Return vertex ids as int64; of a mask over the vertices those where it is true. Errors name `argument`.
 
     Raises
     ------
@@ -59,17 +59,17 @@ class Delivered(NamedTuple):
     next_batch
         Number of the next step's first batch.
     begins_bulk
-        Whether it is the first one of a bulk.
+        True of the first one of a bulk.
     batch
-        What is delivered.
+        The batch, or the result of a transform.
     nbytes
         Bytes of its features.
     ends_bulk
-        Whether it is the last one of a bulk.
+        True of the last one of a bulk.
     size
-        Bytes that are held for what is delivered; None where nobody knows.
+        Bytes that are held for the batch; None where unknown.
     batch_id
-        Of the batch; None of what is more than one.
+        Of the batch; None of several batches.
     """
 
     next_batch: int
@@ -89,7 +89,7 @@ class Order:
     Attributes
     ----------
     num_positions : int
-        How many every epoch visits.
+        Number of seeds that every epoch visits.
 
     Examples
     --------
@@ -101,39 +101,39 @@ class Order:
         self.num_positions, self.shuffle = num_positions, shuffle
 
     def positions(self, random_seed: int, epoch: int) -> NDArray[np.int64]:
-        """Positions in the order of an epoch."""
+        """Return the positions in the order of an epoch."""
         return keys.shuffle(self.num_positions, random_seed, epoch) if self.shuffle else np.arange(self.num_positions)
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells it from other orders, as plain values; ``shuffle`` is one of them."""
+        """Return values that tell it from other orders; ``shuffle`` is one of them."""
         return {"shuffle": self.shuffle}
 
     def state(self, epoch: int) -> dict[str, Any]:
-        """Return what has been drawn for an epoch: nothing here."""
+        """Return the state of what is drawn for an epoch: empty here."""
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with the state of a loader, which has what `state` returned, and its epoch."""
+        """Go on with the state of a loader, which contains the result of `state`, and its epoch."""
 
     def end(self, epoch: int) -> None:
-        """Take an epoch for over whose positions nobody asked for: nothing to do here."""
+        """End an epoch whose positions were not asked for: nothing to do here."""
 
 
 class Epochs:
-    """Seeds in batches, epoch by epoch, and where a loader stands among them.
+    """Seeds in batches, epoch by epoch, and the place of a loader among them.
 
     Parameters
     ----------
     graph, seeds, sampler, batch_size
         Checked by `check_arguments`.
     shuffle
-        Whether every epoch has an order of its own; otherwise seeds come in the order given. Or an `Order`.
+        Draw an order for every epoch; otherwise seeds come in the order given. Or an `Order`.
     drop_last
         Leave out the last batch of an epoch where it has fewer seeds than the others.
     random_seed
         Decides orders and samples.
     cut
-        How an epoch's order is cut into batches; None: into runs of it.
+        The cut of an epoch's order into batches; None: into runs of it.
     """
 
     def __init__(
@@ -160,10 +160,10 @@ class Epochs:
         self.epoch = 0
         self._next_batch = 0
         self._resume = False
-        self._pass = 0  # a pass moves the loader on only while it is the newest and no other place was chosen
+        self._pass = 0  # number of the newest pass: only that one moves the loader on, unless another place was chosen
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """After pickling or copying: the seeds stay read-only."""
+        """Keep the seeds read-only after pickling or copying."""
         self.__dict__.update(state)
         self.seeds.flags.writeable = False
 
@@ -183,14 +183,14 @@ class Epochs:
         self._resume = False
 
     def end_epoch(self) -> None:
-        """Let the next pass be of the next epoch; a sampler that draws the order has drawn that of this one."""
+        """Make the next pass one of the next epoch; a sampler that draws the order has drawn that of this one."""
         self._order.end(self.epoch)
         self.set_epoch(_after(self.epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
+        """Return the place of the loader, after the batch that was delivered last, and facts that decide its batches.
 
-        What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
+        Batches that threads have prepared beyond it are not part of it. ``next_batch`` counts the batches of all ranks,
         so that a loader on other ranks can go on.
         """
         return {
@@ -218,13 +218,13 @@ class Epochs:
         self._resume = True
 
     def _positions(self, epoch: int) -> NDArray[np.int64]:
-        """Positions among the seeds in the order of an epoch, as its batches hold them one after the other."""
+        """Return the positions among the seeds in the order of an epoch's batches."""
         return self._cut.ordered(self._order.positions(self.random_seed, epoch))
 
     def _one_pass(
         self, deliver: Callable[[int, int], Iterator[Delivered]], advance: bool
     ) -> Generator[Any, None, None]:
-        """The batches that ``deliver(epoch, first)`` gives: from the first on, or from where a state was taken.
+        """Yield the batches of ``deliver(epoch, first)``: from the first on, or from where a state was taken.
 
         After a pass that was left, this one is of the next epoch where ``advance`` says so.
         """
@@ -242,7 +242,7 @@ class Epochs:
             self.set_epoch(_after(epoch))
 
     def _identity(self) -> dict[str, Any]:
-        """All that decides the batches; of the graph its digest where it is known, else its size and weighting."""
+        """Return all that decides the batches; of the graph its digest where known, else its size and weighting."""
         return {
             "law_version": keys.LAW_VERSION,
             "sampler": repr(self.sampler),
@@ -272,7 +272,7 @@ _A_STATE = "what state_dict() of the same loader returned"
 
 
 def require_state(state: Any) -> Mapping[str, Any]:
-    """The state, where it is a mapping.
+    """Return the state, where it is a mapping.
 
     Raises
     ------
@@ -284,17 +284,17 @@ def require_state(state: Any) -> Mapping[str, Any]:
 
 
 def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[int, int]:
-    """Epoch and next batch of a state, once it is known to be of a loader with the identity `mine`."""
-    state = {"batches": "shuffled", **require_state(state)}  # a release that had no others did not say so
+    """Return epoch and next batch of a state, after checks that it is of a loader with the identity `mine`."""
+    state = {"batches": "shuffled", **require_state(state)}  # states of older releases do not have the key
     if _differs("batches", state["batches"], mine["batches"]):
-        given, mine_is = (f"the state of {one['batches']} batches" for one in (state, mine))
-        raise InputError(argument="state", given=given, expected=mine_is)
+        given, expected = (f"the state of {identity['batches']} batches" for identity in (state, mine))
+        raise InputError(argument="state", given=given, expected=expected)
     missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
     if missing:
         raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=_A_STATE)
     other = [key for key in mine if _differs(key, state[key], mine[key])]
     if other:
-        theirs, wanted = ({key: one[key] for key in other} for one in (state, mine))
+        theirs, wanted = ({key: identity[key] for key in other} for identity in (state, mine))
         hint = _OF_LOCAL_BATCHES if {"ranks", "num_parts", "parts_sha256"} & set(other) else ""
         raise InputError(argument="state", given=str(theirs), expected=str(wanted), hint=hint)
     next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=num_batches)

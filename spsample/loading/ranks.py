@@ -1,4 +1,4 @@
-"""A loader on several ranks: which batches are whose, and how its threads communicate and work in step."""
+"""A loader on several ranks: the assignment of batches, and threads that communicate and work in step."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class BatchAssignment(Protocol):
         ...
 
     def steps(self, batches: int) -> int:
-        """Steps that the batches take."""
+        """Return the number of steps that the batches take."""
         ...
 
     def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """First and end of each bulk from batch `first` on."""
+        """Yield first and end of each bulk from batch `first` on."""
         ...
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> Any:
-        """The part of a bulk that this rank has, from the batches that it sampled; collective."""
+        """Return the part of a bulk that this rank has, from the batches that it sampled; collective."""
         ...
 
     def minibatches(self, bulk: Any, first: int, batches: int) -> Iterator[Any]:
-        """One for each step."""
+        """Return a minibatch for each step."""
         ...
 
 
@@ -71,7 +71,7 @@ class RankSlice(NamedTuple):
 
     @classmethod
     def of(cls, comm: Communicator) -> RankSlice:
-        """The slice of a rank."""
+        """Make the slice of a rank."""
         return cls(comm.rank, comm.size)
 
     @property
@@ -90,11 +90,11 @@ class RankSlice(NamedTuple):
         return True
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
-        """The batches that this rank sampled."""
+        """Return the batches that this rank sampled."""
         return bulk
 
     def steps(self, batches: int) -> int:
-        """Steps that the batches take, the same number on every rank.
+        """Return the number of steps that the batches take, the same on every rank.
 
         Examples
         --------
@@ -104,7 +104,7 @@ class RankSlice(NamedTuple):
         return -(-batches // self.size)
 
     def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """`spsample.planning.bulk_plan.bulk_ranges` of whole steps from batch `first` on.
+        """Yield first and end of each bulk from batch `first` on, in whole steps.
 
         Examples
         --------
@@ -115,7 +115,7 @@ class RankSlice(NamedTuple):
             yield first + begin * self.size, min(first + end * self.size, last)
 
     def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
-        """Minibatches of one rank from a bulk whose first batch is `first`: one for each step.
+        """Yield the minibatches of one rank from a bulk whose first batch is `first`: one for each step.
 
         Where the last step has fewer batches than there are ranks, some get a minibatch without seeds. A batch of no
         seeds that a sampler draws for (FastGCN: vertices do not depend on the seeds) is such a one too.
@@ -136,7 +136,7 @@ class Duplicates:
     graph
         For the thread that samples.
     features
-        For the thread that gathers; the same object as was given where that communicates with nobody.
+        For the thread that gathers; the given object where that does not communicate.
     comms : tuple of Communicator
         Of the two threads; of the second one None where it needs none.
 
@@ -164,7 +164,7 @@ class Duplicates:
 
 
 def _for_threads(graph: BaseGraph) -> BaseGraph:
-    """The graph over communicators of its own."""
+    """Return the graph over communicators of its own."""
     try:
         return graph.duplicate()
     except BackendError as error:
@@ -172,12 +172,12 @@ def _for_threads(graph: BaseGraph) -> BaseGraph:
 
 
 class Lockstep(Generic[T]):
-    """The items of a generator whose work is collective; one on each rank, each run by a thread of its own.
+    """The items of a generator whose work is collective: one generator on each rank, in a thread of its own.
 
     Before each piece of collective work, and once after the last, the generator calls `synchronize`, which waits for
-    the other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next
-    `synchronize` and says what it failed with, or that it left, and they raise there. An error reaches its own rank's
-    consumer before that, so that telling the others never holds it up.
+    the other ranks. A rank that stops earlier leaves no rank waiting: when it is closed it joins the others' next
+    `synchronize` and reports its error, or that it left, and they raise there. An error reaches its own rank's consumer
+    before that, so that the report never delays it.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Lockstep(Generic[T]):
     failures
         Errors of this rank, the first one first: in this generator, or in another one of the same pass.
     timed
-        Gives a context manager that counts the time for which it waits for the others.
+        Returns a context manager that counts the time for which it waits for the others.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Lockstep(Generic[T]):
         self._is_over = False
 
     def over(self, generator: Generator[T, None, None]) -> Lockstep[T]:
-        """Itself, with a generator that calls its `synchronize`."""
+        """Set the generator, which calls `synchronize`; return itself."""
         self._generator = generator
         return self
 
@@ -212,7 +212,7 @@ class Lockstep(Generic[T]):
         Raises
         ------
         SpSampleError
-            What another rank failed with, or that it left.
+            The error of another rank, or that it left.
         """
         try:
             with self._timed():
@@ -222,11 +222,11 @@ class Lockstep(Generic[T]):
             raise
 
     def __iter__(self) -> Lockstep[T]:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __next__(self) -> T:
-        """The next item."""
+        """Return the next item."""
         if self._generator is None:
             raise StopIteration
         try:
@@ -236,14 +236,14 @@ class Lockstep(Generic[T]):
             raise
 
     def close(self) -> None:
-        """Make no more items, and tell the others so, unless they know."""
+        """Make no more items, and report that to the others, unless they know."""
         if self._generator is not None:
             self._generator.close()
         if self._is_over:
             return
         self._is_over = True
         left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
-        with suppress(SpSampleError):  # those who go on raise it
+        with suppress(SpSampleError):  # raised by ranks that go on
             self._agree(self._failures[0] if self._failures else left)
 
     def _agree(self, failure: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""`Phases`: the one clock by which loaders and trainers count their seconds; `stage_times` reads stages off them."""
+"""`Phases`: the seconds of loaders and trainers by phase; `stage_times` reads stages off them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Phases:
     names
         Phases that `seconds` has from the start, with 0; others join as they are timed.
     timeline
-        Where each timed block is noted, too; None for nowhere.
+        Records each timed block, too; None for none.
 
     Raises
     ------
     DTypeError
-        If that is no `Timeline`, or a name no text.
+        If `timeline` is no `Timeline`, or a name no text.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Phases:
         self._seconds = dict(state["seconds"])
 
     def timed(self, phase: str, batch: int | None = None) -> AbstractContextManager[None]:
-        """Around a block of work of a phase; ``batch`` is its batch, or the first one of its bulk.
+        """Return a context that times a block of work of a phase; ``batch`` is its batch, or the first one of its bulk.
 
         A block that raises is counted too. Phases of one thread must not be nested: their seconds would count twice.
 
@@ -91,7 +91,7 @@ class Phases:
         return Span(self.add, phase, batch)
 
     def part(self, name: str, batch: int | None = None) -> AbstractContextManager[None]:
-        """Around a part of a timed block, for the timeline alone: `seconds` does not have it."""
+        """Return a context for a part of a timed block, which only the timeline records."""
         return _NOTHING if self.timeline is None else self.timeline.span(name, batch, category="part")
 
     def leaving(self, phase: str, context: AbstractContextManager[None]) -> AbstractContextManager[None]:
@@ -109,7 +109,7 @@ class Phases:
         return _Leaving(self, phase, context)
 
     def over(self, phase: str, items: Iterator[T]) -> Generator[T, None, None]:
-        """The items, with the time that each takes to come. No item is kept longer than its user does.
+        """Yield the items, and time the wait for each. No item is kept longer than its user keeps it.
 
         Examples
         --------
@@ -169,8 +169,8 @@ class StageTimes(NamedTuple):
         ``"sampling"``, ``"features"``, ``"copies"`` or ``"training"``.
     worked : float
     waited : dict
-        By what was waited for: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one
-        after) and ``"ranks"``. What a stage never waits for is not in it.
+        By the cause: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one after)
+        and ``"ranks"``. Causes for which a stage never waits are not in it.
     """
 
     stage: str
@@ -201,7 +201,7 @@ def work_seconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
-    """Read the stages of a pipeline off its seconds by phase; none where nothing waits for anything.
+    """Read the stages of a pipeline off its seconds by phase; none where no stage waits.
 
     Parameters
     ----------

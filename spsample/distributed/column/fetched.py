@@ -50,7 +50,7 @@ def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_
 class FetchedRows(NamedTuple):
     """Rows of some parts as a matrix; row r of it is the r-th distinct row of these parts.
 
-    `parts` (parts,) says of which; `edge_ids` of the entries, or None.
+    `parts` (parts,) is true for these parts; `edge_ids` are those of the entries, or None.
     """
 
     matrix: Matrix
@@ -58,7 +58,7 @@ class FetchedRows(NamedTuple):
     edge_ids: Int64Array | None
 
     def kept(self, frontier: RowsAtOwners) -> Int64Array:
-        """Those of Q's stacked rows that lie in these parts."""
+        """Return the places of Q's stacked rows that lie in these parts."""
         kept: Int64Array = np.flatnonzero(np.repeat(self.parts, frontier.pairs)[frontier.places])
         return kept
 
@@ -78,7 +78,7 @@ def fetched(
     weights: Received | None = None,
     edge_ids: Received | None = None,
 ) -> FetchedRows:
-    """The rows of some parts, of what `rows_for` sent."""
+    """Make a matrix of the rows of some parts, as `rows_for` sent them."""
     indptr = pointers_of(unpack(lengths, np.where(parts, frontier.rows, 0)))
     block = frontier.owners.block
     data: Any = None if weights is None else weights.rows

@@ -1,4 +1,4 @@
-"""`RowsAtOwners`: the rows that a rank's batches need; their owners are told once, and asked several times."""
+"""`RowsAtOwners`: the rows that a rank's batches need; their owners get them once, and answer several requests."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PHASE = "frontier"
 
 
 class RowRequests(NamedTuple):
-    """What the ranks want of a part of A.
+    """The rows that the ranks need of a part of A.
 
     Attributes
     ----------
     Q : StackedSelector
-        The batches of all ranks that ask, rank after rank. Its rows are those of the part, ascending in each batch.
+        The batches of all ranks, rank after rank. Its rows are those of the part, ascending in each batch.
     batches : int64 array (ranks,)
-        How many of the batches are each rank's.
+        Number of batches of each rank.
     pairs : int64 array (ranks,)
-        How many stacked rows of Q, which are pairs of a batch and a row, are each rank's.
+        Number of stacked rows of Q, which are pairs of a batch and a row, of each rank.
     rows : int array
         Each rank's distinct rows, ascending, rank after rank.
     row_counts : int64 array (ranks,)
-        How many of `rows` are each rank's.
+        Number of `rows` of each rank.
     row_of : int64 array (m,)
         For each stacked row of Q its place in `rows`.
     """
@@ -47,7 +47,7 @@ class RowRequests(NamedTuple):
     row_of: Int64Array
 
     def pair_begin(self) -> Int64Array:
-        """Where each rank's stacked rows begin."""
+        """Return the place at which each rank's stacked rows begin."""
         return np.cumsum(self.pairs) - self.pairs
 
     def entries(self, block: LocalOperand) -> Int64Array:
@@ -56,15 +56,15 @@ class RowRequests(NamedTuple):
 
 
 class Answer(Protocol):
-    """Makes answers out of a block, what the ranks want of it, and what they sent with the question."""
+    """A function that makes answers of a block, of the rows needed of it, and of what came with the request."""
 
     def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received], /) -> Sequence[Sent]:
-        """What goes to each of those who asked."""
+        """Return what goes to each rank."""
         ...
 
 
 class RowsAtOwners:
-    """The rows of Q where they lie: each owner knows a rank's distinct rows, and by a bit mask which batches want them.
+    """The rows of Q at their owners, who know a rank's distinct rows, and as bit masks the batches that need each.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class RowsAtOwners:
     order : int64 array (m,)
         The stacked rows of Q as (part, batch, row) triples in this order.
     places : int64 array (m,)
-        Where, among the triples, each stacked row of Q is.
+        The place of each stacked row of Q among the triples.
     pairs : int64 array (parts,)
         Rows of all batches, of each part.
     row_of : int64 array (m,)
@@ -82,7 +82,7 @@ class RowsAtOwners:
     entries : int64 array (parts,)
         Entries of these.
     answers : list of Received
-        What the owners answered `more`.
+        The owners' answers to `more`.
     """
 
     def __init__(self, owners: Owners, Q: StackedSelector, more: Answer | None = None) -> None:
@@ -102,15 +102,15 @@ class RowsAtOwners:
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
         self._requests: dict[bool, RowRequests] = {}
-        entries, *self.answers = self._tell(local.astype(Q.vertices.dtype), batch, row_of, more)
+        entries, *self.answers = self._register(local.astype(Q.vertices.dtype), batch, row_of, more)
         self.entries = entries.rows
 
-    def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
-        """Tell the owners; they answer how many entries the rows have, and what `more` makes of the rows."""
+    def _register(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
+        """Send the rows to their owners, who answer with the rows' numbers of entries and what `more` makes of them."""
         parts, k = self.owners.num_parts, len(self.Q.batch_ids)
-        wants = np.zeros((len(local), k), np.bool_)
-        wants[row_of, batch] = True
-        masks = np.packbits(wants, axis=1)
+        is_needed = np.zeros((len(local), k), np.bool_)
+        is_needed[row_of, batch] = True
+        masks = np.packbits(is_needed, axis=1)
         ids = Sent(np.tile(self.Q.batch_ids, parts), np.full(parts, k, np.int64))
         sends = [Sent(local, self.rows), Sent(masks.ravel(), self.rows * masks.shape[1]), ids]
 
@@ -123,7 +123,7 @@ class RowsAtOwners:
         return self.owners.ask(sends, serve, phase=PHASE)
 
     def ask(self, sends: Sequence[Sent], answer: Answer, *, phase: str) -> list[Received]:
-        """As `Owners.ask`; the owners know what is wanted of them."""
+        """Ask the owners, as `Owners.ask`; they know the rows."""
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> Sequence[Sent]:
             return answer(block, self._requests[block is self.owners.hubs], received)
@@ -131,19 +131,19 @@ class RowsAtOwners:
         return self.owners.ask(sends, serve, phase=phase)
 
     def per_batch(self, values: Int64Array) -> Sent:
-        """Numbers of at least 0, one per batch, sent alike to each part."""
+        """Send numbers of at least 0, one per batch, to every part."""
         parts = self.owners.num_parts
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
-        """The excluded columns, sent alike to each part."""
+        """Send the excluded columns to every part."""
         parts = self.owners.num_parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]
 
 
 def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
-    """What `RowsAtOwners.excluded` sent, for the stacked batches of all ranks."""
+    """Read the columns that `RowsAtOwners.excluded` sent, for the stacked batches of all ranks."""
     lengths = unpack(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
@@ -158,7 +158,7 @@ def _set_bits(bits: NDArray[np.uint8], k: int) -> tuple[Int64Array, Int64Array]:
 
 
 def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> RowRequests:
-    """What all ranks want, from their distinct rows and masks."""
+    """Read the rows that all ranks need, from their distinct rows and masks."""
     vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     pairs = np.zeros(len(rows.counts), np.int64)
     ends, mask_ends, before = np.cumsum(rows.counts), np.cumsum(masks.counts), 0

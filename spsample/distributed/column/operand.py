@@ -50,16 +50,16 @@ class ColumnFrontier(Frontier):
 
     def __init__(self, A: ColumnOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self._fetched: FetchedRows | None = None  # rows that came with the sums by column, for an extraction
+        self._fetched: FetchedRows | None = None  # came with sums by column, and are kept for an extraction
         self._rows: RowsAtOwners | None = None
 
     @property
     def rows(self) -> RowsAtOwners:
-        """The rows as their owners know them, who are told of them when they are first needed."""
-        return self._told(None)
+        """The rows, which their owners get when they are first needed."""
+        return self._registered(None)
 
-    def _told(self, more: Answer | None) -> RowsAtOwners:
-        """The rows; owners who are told of them now answer `more`, too."""
+    def _registered(self, more: Answer | None) -> RowsAtOwners:
+        """Return the rows; owners who get them now answer `more`, too."""
         if self._rows is None:
             self._rows = RowsAtOwners(self.A.owners, self.Q, more)
         return self._rows
@@ -71,9 +71,9 @@ class ColumnFrontier(Frontier):
         return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
 
     def _row_statistics(self) -> RowStatistics:
-        are_told_now = self._rows is None
-        rows = self._told(statistics_of_rows)
-        answers = rows.answers if are_told_now else rows.ask([], statistics_of_rows, phase="totals")
+        is_first = self._rows is None
+        rows = self._registered(statistics_of_rows)
+        answers = rows.answers if is_first else rows.ask([], statistics_of_rows, phase="totals")
         return row_statistics(rows, answers, self.A.weighting)
 
     def _batch_statistics(self) -> FrontierStatistics:
@@ -96,7 +96,7 @@ class ColumnFrontier(Frontier):
         return draw_from_answers(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
 
     def _answered(self, rule: QuantisationRule, later_bytes: int) -> Answered:
-        """Rows or sums of each part; rows are kept for an extraction."""
+        """Return rows or sums of each part; rows are kept for an extraction."""
         answered = ask(self.rows, rule, later_bytes)
         self._fetched = answered.rows
         return answered

@@ -21,7 +21,7 @@ PHASE = "rows"
 
 
 class RowDraw(NamedTuple):
-    """What a row's owner is to do: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
+    """A request to the owner of rows: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
 
     draw: Draw | None
     form: RowForm | ScaledForm
@@ -34,7 +34,7 @@ class RowDraw(NamedTuple):
         return frontier.sample_rows(self.draw, self.form, self.edge_ids)
 
     def length_dtype(self, num_edges: int) -> np.dtype[Any]:
-        """The smallest type that holds how many entries a row can give.
+        """Return the smallest type that holds the number of entries that a row can give.
 
         Examples
         --------
@@ -47,14 +47,14 @@ class RowDraw(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """Rows of Q, part by part: what is asked of whom, and where the answer to each row of Q will lie."""
+    """Rows of Q, part by part: their counts and numbers, and the place of the answer to each row of Q."""
 
     counts: Int64Array
     rows: IntArray
     places: IntArray
 
     def sends(self, batch_ids: Int64Array) -> list[Sent]:
-        """For each part: how many rows of each batch, the batches' ids, and the rows' numbers in the part."""
+        """Send each part the number of rows of each batch, the batches' ids, and the rows' numbers in the part."""
         parts, k = self.counts.shape
         batches = np.full(parts, k, np.int64)
         return [
@@ -97,7 +97,7 @@ def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int
 
 
 def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[Received]], list[Sent]]:
-    """Draws from a block for whoever asked.
+    """Return a function that draws from a block for the ranks that ask.
 
     Answers: each row's number of entries, their columns, the rows' lengths in A (row-normalised graphs), the entries'
     weights (weighted graphs) and edge ids (where asked for).

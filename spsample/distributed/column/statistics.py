@@ -1,4 +1,4 @@
-"""What the entry law and the frontier rule ask of owners: entry counts, exponents, and columns by position."""
+"""Requests of the entry law and the frontier rule to owners: entry counts, exponents, and columns by position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row_statistics(frontier: RowsAtOwners, answers: Sequence[Received], weightin
 
 
 def statistics_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
-    """An owner's `Answer`: entry counts, and exponents where A has weights, once for all batches that want the row."""
+    """Answer with entry counts, and exponents where A has weights, once for all batches that need the row."""
     answers = [pack(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
     if block.weighting == "weighted":
         answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
@@ -56,7 +56,7 @@ def _statistics_of_batches(block: LocalOperand, requests: RowRequests, received:
 
 
 def locate(frontier: RowsAtOwners, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
-    """Columns of the `offsets`-th entries of stacked rows: positions go to the owners, columns come back."""
+    """Return the columns of the `offsets`-th entries of stacked rows: positions go to the owners, columns come back."""
     where = frontier.places[rows]
     ends = np.cumsum(frontier.pairs)
     part = np.searchsorted(ends, where, side="right")
@@ -69,14 +69,14 @@ def locate(frontier: RowsAtOwners, rows: Int64Array, offsets: Int64Array, exclud
         pairs, positions, asked, *exclusion = received
         stacked = unpack(pairs, asked.rows) + np.repeat(requests.pair_begin(), asked.rows)
         excluded = received_exclusion(requests, *exclusion) if exclusion else None
-        found = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), excluded)
-        return [Sent(found, asked.rows)]
+        columns = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), excluded)
+        return [Sent(columns, asked.rows)]
 
     if exclude is not None:
         sends += frontier.excluded(exclude)
-    (found,) = frontier.ask(sends, answer, phase="positions")
-    columns = np.empty_like(found.rows)
-    columns[order] = found.rows
+    (received,) = frontier.ask(sends, answer, phase="positions")
+    columns = np.empty_like(received.rows)
+    columns[order] = received.rows
     return columns
 
 

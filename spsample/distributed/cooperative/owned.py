@@ -1,4 +1,4 @@
-"""Which rank owns which vertex, where all ranks work on one minibatch."""
+"""The owner of each vertex, where all ranks work on one minibatch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Owners:
 
     @property
     def identity(self) -> str:
-        """What decides the owners, beside the graph, in words."""
+        """Text of what decides the owners, beside the graph."""
         if self._parts is None:
             return f"{self._num_parts} block rows"
         return f"{self._num_parts} parts {sha256(self._parts.astype('<i8').tobytes()).hexdigest()}"
@@ -60,10 +60,10 @@ class Owners:
 
 
 def owners_of(graph: BaseGraph, parts: Any = None, ranks: int | None = None) -> Owners:
-    """Return who owns the vertices of a graph.
+    """Return the owners of the vertices of a graph.
 
     Of a graph in block rows a vertex belongs to the ranks of its block row, which have its row of A and, where they are
-    placed alike, its features. Of any other graph vertices are dealt out by a hash, unless there are parts.
+    placed alike, its features. Of any other graph vertices are distributed by a hash, unless there are parts.
 
     Parameters
     ----------

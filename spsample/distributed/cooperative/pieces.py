@@ -1,4 +1,4 @@
-"""A rank's rows of minibatches as four or five arrays: how one rank writes them, and another reads them."""
+"""A rank's rows of minibatches as three to five arrays, which one rank writes and another reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACE = np.dtype(np.int32)
 
 
 class PieceWriter:
-    """What one rank gets of the minibatches that another one sampled.
+    """Writes the rows that one rank gets of the minibatches that another one sampled.
 
     Sizes (int64), vertices, places (int32: places in lists of vertices, and counts), values and edge ids, each in one
     array for all minibatches.
@@ -38,7 +38,7 @@ class PieceWriter:
         self._edge_ids: list[Int64Array] = []
 
     def begin(self, batch_id: int, num_seeds: int, src_nodes: IntArray, seed_places: IntArray) -> None:
-        """A minibatch: the vertices of the rank, and the places of its seeds among all that were given."""
+        """Begin a minibatch: the vertices of the rank, and the places of its seeds among all that were given."""
         self._sizes.append([batch_id, num_seeds, len(src_nodes), len(seed_places)])
         self._vertices.append(src_nodes)
         self._places.append(seed_places)
@@ -54,7 +54,7 @@ class PieceWriter:
         data: NDArray[Any] | None,
         edge_ids: Int64Array | None,
     ) -> None:
-        """A layer: its rows, and its columns, those of the rank before those of others; `sends` comes next."""
+        """Write a layer: its rows, and its columns, those of the rank before those of others; `sends` comes next."""
         self._sizes += [[len(row_counts), len(own), len(indices)], recv_counts]
         self._vertices.append(others)
         self._places += [row_counts, own, indices]
@@ -64,12 +64,12 @@ class PieceWriter:
             self._edge_ids.append(edge_ids)
 
     def sends(self, to: Sequence[IntArray]) -> None:
-        """The places of the rows of the layer before that the rank sends to each other one."""
+        """Write the places of the rows of the layer before that the rank sends to each other one."""
         self._sizes.append([len(places) for places in to])
         self._places += to
 
     def arrays(self, like: BulkLayer) -> list[NDArray[Any]]:
-        """All of it, of the types of a layer; values and edge ids where it has them."""
+        """Return all arrays, of the types of a layer; values and edge ids where it has them."""
         arrays = [
             _joined(self._sizes, np.dtype(np.int64)),
             _joined(self._vertices, like.src.dtype),
@@ -97,13 +97,13 @@ class PieceReader:
 
     def __init__(self, arrays: Sequence[NDArray[Any]], ranks: int, *, data: bool, edge_ids: bool) -> None:
         self._ranks = ranks
-        self._sizes, self._vertices, self._places = (_Cursor(one) for one in arrays[:3])
+        self._sizes, self._vertices, self._places = (_Cursor(array) for array in arrays[:3])
         rest = list(arrays[3:])
         self._values = _Cursor(rest.pop(0)) if data else None
         self._edge_ids = _Cursor(rest.pop(0)) if edge_ids else None
 
     def minibatches(self, num_layers: int) -> Iterator[CooperativeMiniBatch]:
-        """Read them all."""
+        """Read all minibatches."""
         while not self._sizes.is_at_end:
             batch_id, num_seeds, num_src, num_own_seeds = self._sizes.take(4).tolist()
             src = self._vertices.take(num_src)
@@ -141,7 +141,7 @@ class _Cursor:
         return self._at == len(self._array)
 
     def take(self, count: int) -> NDArray[Any]:
-        """The next ones: a view."""
+        """Return the next elements: a view."""
         self._at += count
         return self._array[self._at - count : self._at]
 

@@ -69,7 +69,7 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
             for parts in zip(*arrays, strict=True)
         ]
         received = channel.exchange(sends, phase="pieces")
-        from_ranks = zip(*(np.split(one.rows, np.cumsum(one.counts)[:-1]) for one in received), strict=True)
+        from_ranks = zip(*(np.split(array.rows, np.cumsum(array.counts)[:-1]) for array in received), strict=True)
         pieces: list[CooperativeMiniBatch] = []
         for of_rank in from_ranks:
             pieces += PieceReader(of_rank, comm.size, **has).minibatches(len(host.layers))
@@ -129,7 +129,7 @@ def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> No
 
 
 def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32], writers: list[PieceWriter]) -> None:
-    """Write each rank's rows of a layer, and which rows it sends to whom."""
+    """Write each rank's rows of a layer, and the rows that it sends to each other rank."""
     ranks, adj = len(writers), layer.adj
     cut = CutLayer.of(adj, owner, place[: len(owner)], ranks)
     row_counts = np.diff(adj.indptr)[cut.rows]

@@ -1,4 +1,4 @@
-"""`PublishedOperand`: each column of the grid meets its block rows of A one by one; each row adds up the results."""
+"""`PublishedOperand`: each column of the grid multiplies by its block rows of A in turn; rows add up the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PublishedOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
-    p/c^2 stages with one block row each; what they find is put together over the row group. A frontier keeps the rows
+    p/c^2 stages with one block row each; their results are put together over the row group. A frontier keeps the rows
     that were fetched, so that EXTRACT finds them; the published code fetches them again for that product. They are
     fetched again here only where edge ids are wanted of them later.
 
@@ -38,7 +38,7 @@ class PublishedOperand(PartitionedOperand):
     """
 
     fetch_rows: type[RowFetch] = RequestedRows
-    """How rows come from the ranks that hold them."""
+    """The way in which rows come from the ranks that hold them."""
 
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         super().__init__(grid, held)
@@ -49,13 +49,13 @@ class PublishedOperand(PartitionedOperand):
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
-        """Over the column group. All ranks are its scope: the others of the row group must learn of a failure, too."""
+        """Return a channel over the column group. All ranks are its scope: a failure concerns the row group, too."""
         members = np.arange(grid.num_blocks) * grid.replication + grid.column
         return Channel(grid.comm, grid.column_group, members.tolist())
 
     @staticmethod
     def sampled_batches(grid: ProcessGrid, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of the row group."""
+        """Return the ascending positions of the batches of the row group."""
         positions: Int64Array = np.arange(num_batches, dtype=np.int64)
         here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
         return here
@@ -71,11 +71,11 @@ class CachedRows(NamedTuple):
     arrays: RowArrays
 
     def serves(self, edge_ids: bool) -> bool:
-        """Whether all that is asked for is there."""
+        """Return whether edge ids are there, where they are asked for."""
         return self.arrays.edge_ids is not None or not edge_ids
 
     def of_batch(self, batch: int) -> RowArrays:
-        """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
+        """Return the rows of Q of the batch at a position, each as often as Q has it; none without such a batch."""
         rows = self.F.Q.vertices[rows_of_batch(self.F.Q, batch)]
         return RowArrays.taken(self.F.A, rows, self.arrays.edge_ids is not None)
 
@@ -92,7 +92,7 @@ class PublishedFrontier(Frontier):
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
-        """The rows of Q that this rank's column fetches, fetched when first asked for."""
+        """Return the rows of Q that this rank's column fetches, fetched at the first call."""
         if self._column is None or not self._column.serves(edge_ids):
             column, plan = self.row_group.group.rank, self.plan
             arrays = self._fetched(edge_ids)
@@ -102,7 +102,7 @@ class PublishedFrontier(Frontier):
         return self._column
 
     def _fetched(self, edge_ids: bool) -> RowArrays:
-        """One stage after the other, and then the hub rows, which need none."""
+        """Fetch the rows of one stage after the other, and then the hub rows, which need none."""
         A, column = self.A, self.row_group.group.rank
         pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
@@ -117,11 +117,11 @@ class PublishedFrontier(Frontier):
         return self.in_order(np.diff(rows.A.matrix.indptr)[rows.Q.vertices])
 
     def in_order(self, values: Int64Array) -> Int64Array:
-        """Numbers of at least 0 of all rows of Q, from those of this column's rows."""
+        """Gather numbers of at least 0 of all rows of Q, from those of this column's rows."""
         return self.row_group.numbers(values, self.plan.pairs)[self.plan.places]
 
     def stacked(self, arrays: RowArrays) -> Entries:
-        """Entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
+        """Gather entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
         A, Q = self.A, self.Q
         degrees = self.row_lengths if A.weighting == "row" else None
         everything = self.row_group.rows(arrays, self.plan.pairs)
@@ -136,7 +136,7 @@ class PublishedFrontier(Frontier):
         return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
-        """Totals of each column's rows, added up: the published all-reduce."""
+        """Add up the totals of each column's rows: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         counts, columns, values = self.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
@@ -144,11 +144,11 @@ class PublishedFrontier(Frontier):
         return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """From each column's rows; the edges are put together."""
+        """Extract from each column's rows, and gather the edges."""
         rows = self.column_rows(edge_ids).F
-        found = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
+        edges = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
         width = width_of(int(np.diff(src_ptr).max(initial=1)) - 1)
-        return self.stacked(found._replace(columns=found.columns.astype(f"u{width}")))
+        return self.stacked(edges._replace(columns=edges.columns.astype(f"u{width}")))
 
 
 __all__ = ["CachedRows", "PublishedFrontier", "PublishedOperand"]

@@ -16,7 +16,7 @@ class StagesOperand(PublishedOperand):
 
     P has a row per row of Q: per batch and vertex. In GraphSAGE it is what is drawn from, and in LADIES it is the
     product that the extraction selects from (Q_R A of the paper). No two columns have the same row, so that adding up
-    is gathering: a row that several batches want travels once for each of them. Batches follow each other, and of each
+    is gathering: a row that several batches need travels once for each of them. Batches follow each other, and of each
     only the rows are kept that are not there yet, so that memory does not grow with P.
 
     It costs less than what is published: only the pattern travels, and the weights of a weighted graph, no values where
@@ -30,7 +30,7 @@ class StagesOperand(PublishedOperand):
 
 
 class ObliviousOperand(StagesOperand):
-    """The published algorithm that does not ask which rows are needed: stages broadcast block rows (`"oblivious"`).
+    """The published algorithm in which stages broadcast block rows, whichever rows are needed (`"oblivious"`).
 
     References
     ----------
@@ -47,14 +47,14 @@ class StagesFrontier(PublishedFrontier):
     _group: CachedRows | None = None
 
     def group_rows(self, edge_ids: bool = False) -> CachedRows:
-        """All rows of Q, gathered over the row group when first asked for."""
+        """Return all rows of Q, gathered over the row group at the first call."""
         if self._group is None or not self._group.serves(edge_ids):
             self._group = self.all_reduced(self.column_rows(edge_ids))
             self._column = None  # its rows are among them
         return self._group
 
     def all_reduced(self, column: CachedRows) -> CachedRows:
-        """All rows of P, of which each distinct one is kept, from those that every column has."""
+        """Gather all rows of P, of which each distinct one is kept, from those of every column."""
         A, plan = self.A, self.plan
         if self.row_group.group.size == 1:
             return column
@@ -85,7 +85,7 @@ class StagesFrontier(PublishedFrontier):
         return self.group_rows().F.draw_entries(numerators, draw)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """From all rows where they are here, else from each column's."""
+        """Extract from all rows where they are here, else from each column's."""
         if self._group is None or not self._group.serves(edge_ids):
             return super().extract(src_ptr, src, edge_ids)
         return self._group.F.extract(src_ptr, src, edge_ids)

@@ -1,4 +1,4 @@
-"""One epoch of a factored loader on one rank: its threads, and the letters between them and those of other ranks."""
+"""An epoch of a factored loader on one rank: its threads, and the messages between them and those of other ranks."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from spsample.timeline import Phases, waiting_for
 
 __all__ = ["FactoredEpoch", "Plan", "Work"]
 
-_ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
-_GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + rank), and from there
-_TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
+_ASK, _TRAINED, _STANDBY = 0, 1, 2
+"""Kinds of messages to the rank that assigns batches."""
+_GIVE, _BATCH = 3, 4
+"""Kinds of messages to the sampler of a batch (whose number is batch * ranks + rank), and from there."""
+_TICKET, _SEALED = 5, 6
+"""Kinds of messages from the rank that assigns batches."""
 _PHASE = "letters of samplers and trainers"
 _MICROSECOND = 1e-6
 
 
 class Work(Protocol):
-    """What the ranks of an epoch do.
+    """The work of a rank in an epoch.
 
     Attributes
     ----------
@@ -40,27 +43,27 @@ class Work(Protocol):
     phases: Phases
 
     def sampled(self, first: int, end: int) -> Iterator[Any]:
-        """The minibatches of a bulk."""
+        """Sample the minibatches of a bulk."""
         ...
 
     def collated(self, minibatch: Any) -> Any:
-        """The batch of a minibatch, with features, perhaps on its way to a device."""
+        """Make the batch of a minibatch, with features, perhaps on its way to a device."""
         ...
 
     def arrived(self, batch: Any) -> Any:
-        """The batch, in the thread that uses it."""
+        """Return the batch, in the thread that uses it."""
         ...
 
 
 class Plan(NamedTuple):
-    """What all ranks know of an epoch.
+    """The sizes and roles of an epoch, the same on all ranks.
 
     Attributes
     ----------
     roles : Roles
     first, num_batches, per_step, bulk_size, queue_bytes : int
     switches : bool
-        Whether samplers that have sampled all their batches may train.
+        True where samplers that have sampled all their batches may train.
     """
 
     roles: Roles
@@ -73,7 +76,7 @@ class Plan(NamedTuple):
 
     @property
     def first_step(self) -> int:
-        """The step that begins with the first batch, or that after the last one."""
+        """The step that begins with the first batch, or the one after the last step."""
         return -(-self.first // self.per_step)
 
     @property
@@ -83,13 +86,13 @@ class Plan(NamedTuple):
 
 
 class FactoredEpoch:
-    """The steps of an epoch; each is an iterator over the batches that this rank trains.
+    """The steps of an epoch, each an iterator over the batches that this rank trains.
 
     Parameters
     ----------
     plan : Plan
     comm : Communicator
-        Used by the thread that delivers letters alone.
+        Used by the thread that delivers messages alone.
     work : Work
 
     Attributes
@@ -104,7 +107,7 @@ class FactoredEpoch:
         call = f"{_PHASE} ({self._roles.in_words})"
         self._mailbox = Mailbox(comm, self._deliver, self._ended, phase=_PHASE, call=call)
         self.queue = BatchQueue(plan.queue_bytes, self._send)
-        self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
+        self._stream: SimpleQueue[Any] = SimpleQueue()  # assigned batches and ends of steps, in order
         self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
         self._arrived: dict[int, Any] = {}
         self._arrival = renewed(threading.Condition())
@@ -120,7 +123,7 @@ class FactoredEpoch:
             self._threads.append(BackgroundThread(self._sample, self._thread_failed, "sampling"))
 
     def steps(self) -> Iterator[Iterator[Any]]:
-        """The steps from the first one on; leaving them ends the epoch on all ranks."""
+        """Yield the steps from the first one on; leaving them ends the epoch on all ranks."""
         if self._plan.first_step == self._plan.num_steps:
             return
         token = _Token()
@@ -147,7 +150,7 @@ class FactoredEpoch:
         self._join()
 
     def fail(self, error: Exception) -> None:
-        """Tell all ranks that this one has failed, wherever they wait."""
+        """Report to all ranks that this one has failed, wherever they wait."""
         self._mailbox.fail(error)
 
     # ------------------------------------------------------------------------------------------ the loop's thread
@@ -191,11 +194,11 @@ class FactoredEpoch:
     # -------------------------------------------------------------------------------------- threads of this rank
 
     def _thread_failed(self, error: BaseException) -> None:
-        """Tell all ranks, whatever it is."""
+        """Report any exception to all ranks."""
         self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
 
     def _sample(self) -> None:
-        """Sample this rank's bulks; the queue says when to wait."""
+        """Sample this rank's bulks; the queue may have to wait for room."""
         for sampler, begin, end in self._roles.shares(self._plan.first, self._plan.num_batches, self._plan.bulk_size):
             if sampler != self._rank:
                 continue
@@ -210,7 +213,7 @@ class FactoredEpoch:
             self._ask()
 
     def _fetch(self) -> None:
-        """Make batches of the minibatches that this rank has tickets for."""
+        """Make batches of the minibatches that are assigned to this rank."""
         input_ = waiting_for("input", "features")
         while True:
             with self._work.phases.timed(input_):
@@ -228,12 +231,12 @@ class FactoredEpoch:
             del item
 
     def _awaited(self, batch: int) -> Any:
-        """A batch that was sent here; None where a rank has failed."""
+        """Wait for a batch that is sent here; None where a rank has failed."""
         with self._arrival:
             self._arrival.wait_for(lambda: batch in self._arrived or self._failure is not None)
             return self._arrived.pop(batch, None)
 
-    # ------------------------------------------------------------------------- the thread that delivers letters
+    # ------------------------------------------------------------------------ the thread that delivers messages
 
     def _deliver(self, letter: Letter) -> None:
         if letter.kind == _BATCH:
@@ -250,25 +253,25 @@ class FactoredEpoch:
             self._give_out(letter)
 
     def _give_out(self, letter: Letter) -> None:
-        """On the rank that gives out tickets."""
+        """Assign batches, on the rank that does."""
         if letter.kind == _STANDBY:
             self._tickets.stand_by(letter.source)
             return
         ask = self._tickets.ask
-        given = (
+        assigned = (
             ask(letter.source)
             if letter.kind == _ASK
             else self._tickets.trained(letter.source, letter.number * _MICROSECOND)
         )
-        for one in given:
-            if isinstance(one, Ticket):
-                self._mailbox.post(one.rank, _TICKET, one.batch)
-                self._let_give(self._samplers[one.batch], one)
+        for item in assigned:
+            if isinstance(item, Ticket):
+                self._mailbox.post(item.rank, _TICKET, item.batch)
+                self._let_give(self._samplers[item.batch], item)
             else:
-                self._mailbox.post(EVERYONE, _SEALED, one.step)
+                self._mailbox.post(EVERYONE, _SEALED, item.step)
 
     def _let_give(self, sampler: int, ticket: Ticket) -> None:
-        """Tell the sampler of a batch where it goes: by a letter without payload, unless it is this rank."""
+        """Let the sampler of a batch send it: by a message without payload, unless it is this rank."""
         if sampler == self._rank:
             self.queue.give(*ticket)
         else:
@@ -295,11 +298,11 @@ def _left(rank: int) -> RankError:
 
 
 class _Token:
-    """What the loop holds: where it is gone, nobody takes batches any more."""
+    """An object that the loop holds: once it is freed, batches are taken no more."""
 
 
 def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
-    """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
+    """End the threads of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
     mailbox.fail(_left(mailbox.rank))
     queue.close()
     mailbox.join(LONGEST_GOODBYE)
