@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +13,6 @@ from spsample.distributed.placement import Placement
 from spsample.sparse import LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
-
-
-class RowReader(Protocol):
-    """A source of rows of A."""
-
-    num_nodes: int
-    num_edges: int
-    weighting: Weighting
-    digest: str | None
-    index_dtype: np.dtype[Any]
-    data_dtype: np.dtype[Any] | None
-
-    def fingerprint(self) -> dict[str, int]:
-        """Return `Graph.fingerprint` of the whole graph."""
-        ...
-
-    def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
-        """Elements `first` to `end - 1` of indptr, indices, data or edge_ids; None where there is no such array."""
-        ...
-
-    def entries(self, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
-        """Elements of indices, data or edge_ids at these places; None where there is no such array."""
-        ...
 
 
 class StoredRows:
@@ -110,6 +87,10 @@ class GraphRows:
         """Elements of an array at these places."""
         array = getattr(self._graph, name)
         return None if array is None else array[places]
+
+
+RowReader: TypeAlias = "StoredRows | GraphRows"
+"""A source of rows of A."""
 
 
 def block_row(rows: RowReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:

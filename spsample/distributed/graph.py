@@ -1,4 +1,4 @@
-"""`DistributedGraph`: the interface of a graph on several ranks."""
+"""`DistributedGraph`: the interface of a graph on several ranks, which all have to have the same one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.comm import Communicator, collective
+from spsample.comm.headers import exchange_numbers
+from spsample.comm.objects import differing
+from spsample.distributed.blocks import RowReader
+from spsample.errors import InputError
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["DistributedGraph"]
+__all__ = ["DistributedGraph", "require_same_graph"]
+
+_ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}
 
 
 class DistributedGraph(BaseGraph):
@@ -41,3 +48,39 @@ class DistributedGraph(BaseGraph):
     def local_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank gets: every p-th one."""
         return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
+
+
+def require_same_graph(comm: Communicator, rows: RowReader) -> None:
+    """Refuse graphs that differ between ranks; collective.
+
+    Graphs of stores are compared by the checksums that their stores keep; nothing is read. Where a rank has its graph
+    in memory, all compare contents: each reads its graph once, and keeps the result.
+
+    Raises
+    ------
+    InputError
+        On every rank, naming what differs, and where.
+    """
+    facts: dict[str, Any] = {
+        "numbers of vertices": rows.num_nodes,
+        "numbers of edges": rows.num_edges,
+        "weighting": rows.weighting,
+        "dtypes": (str(rows.index_dtype), str(rows.data_dtype)),
+    }
+    _require(differing(comm, **facts))
+    are_stored = np.full((comm.size, 1), int(rows.digest is not None))
+    if exchange_numbers(comm, are_stored, "comparison of graphs").all():
+        _require(differing(comm, contents=rows.digest))
+        return
+    with collective(comm, call="reading of graphs"):
+        contents = {_ARRAYS[name]: number for name, number in rows.fingerprint().items()}
+    _require(differing(comm, **contents))
+
+
+def _require(different: dict[str, str]) -> None:
+    if different:
+        where = [f"{name} on {ranks}" for name, ranks in different.items()]
+        if len(set(different.values())) == 1:
+            where = [f"{', '.join(different)} on {next(iter(different.values()))}"]
+        expected = "the same graph on every rank"
+        raise InputError(argument="graph", given=f"other {'; other '.join(where)}", expected=expected)

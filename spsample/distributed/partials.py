@@ -72,9 +72,4 @@ def received_sums(
     return pieces
 
 
-__all__ = [
-    "added_statistics",
-    "equal_exponents",
-    "partial_statistics",
-    "received_sums",
-]
+__all__ = ["added_statistics", "equal_exponents", "partial_statistics", "received_sums"]

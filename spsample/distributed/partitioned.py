@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,13 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_choice
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT
+from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT, AlgorithmChoice, BulkKind, ChosenAlgorithm
 from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
-from spsample.distributed.choice import AlgorithmChoice, BulkKind, ChosenAlgorithm
-from spsample.distributed.graph import DistributedGraph
+from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
-from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
@@ -77,20 +75,19 @@ class PartitionedGraph(DistributedGraph):
 
     _algorithms: ClassVar[Mapping[str, type[PartitionedOperand]]] = ALGORITHMS
 
-    def __init__(self, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> None:
+    def __init__(
+        self, rows: RowReader, grid: ProcessGrid, algorithm: str, hub_bytes: int, placement: Placement
+    ) -> None:
         self.grid = grid
         self.comm = grid.comm
-        self.algorithm = options.algorithm
-        self._rows = rows
-        self._options = options
+        self.algorithm = algorithm
+        self._rows, self._hub_bytes, self._placement = rows, hub_bytes, placement
         self._held: dict[str, HeldRows] = {}
         self._operands: dict[str, PartitionedOperand] = {}
-        self._choice = AlgorithmChoice() if options.algorithm == AUTO else None
+        self._choice = AlgorithmChoice() if algorithm == AUTO else None
         self._by_algorithm: dict[str, PartitionedGraph] = {}
         self._report: Callable[[float], None] | None = None
         self._may_fetch_rows = False  # True where "stages" may be tried; `_made` sets it
-        with collective(self.comm):
-            self._placement = options.place(rows, grid)
 
     @classmethod
     def open(
@@ -127,11 +124,7 @@ class PartitionedGraph(DistributedGraph):
         DataError
             As `spsample.store.GraphStore.open`; on every rank where one cannot read it.
         """
-        _require_grid(grid)
-        with collective(grid.comm):
-            options = cls._checked(algorithm, replicate_hubs, partition)
-            rows = GraphStore.read(path, StoredRows)
-        return cls._made(rows, grid, options)
+        return cls._made(lambda: GraphStore.read(path, StoredRows), grid, algorithm, replicate_hubs, partition)
 
     @classmethod
     def from_graph(
@@ -147,29 +140,34 @@ class PartitionedGraph(DistributedGraph):
 
         Graphs in memory are compared between ranks by their contents, which reads each of them once.
         """
-        _require_grid(grid)
-        with collective(grid.comm):
+
+        def rows() -> GraphRows:
             require_local(graph)
-            options = cls._checked(algorithm, replicate_hubs, partition)
-        return cls._made(GraphRows(graph), grid, options)
+            return GraphRows(graph)
+
+        return cls._made(rows, grid, algorithm, replicate_hubs, partition)
 
     @classmethod
-    def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
-        """Check the arguments of `open`."""
-        require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
-        array = None if partition is None else as_array("partition", partition)
-        hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
-        return PartitionOptions(algorithm, hub_bytes, array)
-
-    @classmethod
-    def _made(cls, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> PartitionedGraph:
-        graph = cls(rows, grid, options)
+    def _made(
+        cls, read: Callable[[], RowReader], grid: ProcessGrid, algorithm: str, replicate_hubs: Any, partition: Any
+    ) -> PartitionedGraph:
+        """Check the arguments of `open`, and make the graph; collective."""
+        if not isinstance(grid, ProcessGrid):
+            raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
+        with collective(grid.comm):
+            require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
+            parts = None if partition is None else as_array("partition", partition)
+            hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+            rows = read()
+        with collective(grid.comm):
+            placement = _placed(rows, parts, grid.num_blocks)
+        graph = cls(rows, grid, algorithm, hub_bytes, placement)
         require_same_graph(grid.comm, rows)
         require_same(
-            graph.comm,
-            algorithm=options.algorithm,
-            replicate_hubs=options.hub_bytes,
-            partition=None if options.partition is None else np.asarray(options.partition, np.int64),
+            grid.comm,
+            algorithm=algorithm,
+            replicate_hubs=hub_bytes,
+            partition=None if parts is None else np.asarray(parts, np.int64),
             replication=grid.replication,
         )
         if graph._choice is not None:
@@ -324,9 +322,9 @@ class PartitionedGraph(DistributedGraph):
     def _read(self, channel: Channel, backend: Backend) -> HeldRows:
         """The block row of this rank and the hub rows."""
         block = block_row(self._rows, self._placement, self.grid.row, backend)
-        if not self._options.hub_bytes:
+        if not self._hub_bytes:
             return HeldRows(self._rows, self._placement, block)
-        hubs = hub_vertices(channel, block, self._rows, self._options.hub_bytes)
+        hubs = hub_vertices(channel, block, self._rows, self._hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return HeldRows(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
@@ -373,30 +371,17 @@ class PartitionedGraph(DistributedGraph):
         )
 
 
-class PartitionOptions(NamedTuple):
-    """Arguments of `PartitionedGraph.open`, checked: how A is cut and multiplied."""
-
-    algorithm: str
-    hub_bytes: int
-    partition: NDArray[Any] | None
-
-    def place(self, rows: RowReader, grid: ProcessGrid) -> Placement:
-        """Place each row of A."""
-        if self.partition is None:
-            return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
-        parts = require_parts(self.partition, rows.num_nodes, grid.num_blocks)
-        return from_parts(parts, grid.num_blocks, rows.index_dtype)
+def _placed(rows: RowReader, parts: NDArray[Any] | None, num_blocks: int) -> Placement:
+    """Place each row of A."""
+    if parts is None:
+        return balanced(rows.array("indptr", 0, rows.num_nodes + 1), num_blocks)
+    return from_parts(require_parts(parts, rows.num_nodes, num_blocks), num_blocks, rows.index_dtype)
 
 
 def _nbytes(block: LocalOperand) -> int:
     A = block.matrix
     arrays = (A.indptr, A.indices, A.data, A.ids, block.edge_ids)
     return sum(array.nbytes for array in arrays if array is not None)
-
-
-def _require_grid(grid: Any) -> None:
-    if not isinstance(grid, ProcessGrid):
-        raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
 
 
 __all__ = ["PartitionedGraph"]

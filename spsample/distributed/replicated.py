@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from spsample.comm import Communicator, collective
 from spsample.distributed.blocks import GraphRows
-from spsample.distributed.graph import DistributedGraph
-from spsample.distributed.same_graph import require_same_graph
+from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.errors import DTypeError
 from spsample.sparse import GraphOperand
 from spsample.store import Graph

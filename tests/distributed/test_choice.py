@@ -9,7 +9,7 @@ from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batch
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, partitioned
-from spsample.distributed.choice import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
+from spsample.distributed.algorithms import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
 from spsample.errors import RankError, SpSampleError
 
 TIMEOUT = 60

@@ -13,8 +13,7 @@ from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
-from spsample.distributed.ordering import order_in_groups
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners, order_in_groups
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, packed, repeated, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split

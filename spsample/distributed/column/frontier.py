@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.ordering import distinct_ids, order_in_groups
 from spsample.distributed.owners import Owners
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import LocalOperand
 
 PHASE = "frontier"
+
+SPARSE = 32
+"""Ratio of possible ids to ids up to which ids are marked among all possible ones."""
 
 
 class RowRequests(NamedTuple):
@@ -45,10 +47,6 @@ class RowRequests(NamedTuple):
     rows: IntArray
     row_counts: Int64Array
     row_of: Int64Array
-
-    def pair_begin(self) -> Int64Array:
-        """Return the place at which each rank's stacked rows begin."""
-        return np.cumsum(self.pairs) - self.pairs
 
     def entries(self, block: LocalOperand) -> Int64Array:
         """Entries of each rank's distinct rows."""
@@ -150,13 +148,6 @@ def received_exclusion(requests: RowRequests, counts: Received, columns: Receive
     return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)
 
 
-def _set_bits(bits: NDArray[np.uint8], k: int) -> tuple[Int64Array, Int64Array]:
-    """Batches and rows of the bits that are set, batch by batch; `bits` has a row of k bits for each row of A."""
-    by_batch = np.ascontiguousarray(np.unpackbits(bits, axis=1, count=k).T)
-    batch, row = np.nonzero(by_batch.view(np.bool_))
-    return batch, row
-
-
 def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> RowRequests:
     """Read the rows that all ranks need, from their distinct rows and masks."""
     vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -165,7 +156,7 @@ def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> 
     for q, (count, k) in enumerate(zip(rows.counts.tolist(), batch_ids.counts.tolist(), strict=True)):
         mine = rows.rows[ends[q] - count : ends[q]]
         bits = masks.rows[mask_ends[q] - masks.counts[q] : mask_ends[q]].reshape(count, -(-k // 8))
-        batch, row = _set_bits(bits, k)
+        batch, row = np.nonzero(np.ascontiguousarray(np.unpackbits(bits, axis=1, count=k).T).view(np.bool_))
         vertices.append(mine[row])
         row_of.append(row + before)
         batch_counts.append(np.bincount(batch, minlength=k))
@@ -176,4 +167,41 @@ def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> 
     return RowRequests(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
 
 
-__all__ = ["PHASE", "RowRequests", "RowsAtOwners", "received_exclusion"]
+def order_in_groups(group: IntArray, num_groups: int, ids: IntArray, num_ids: int) -> Int64Array:
+    """The order by group, and by id within each: as of ``np.lexsort((ids, group))``.
+
+    Runs that ascend are merged, so that it takes little more than a pass where there are few of them.
+
+    Examples
+    --------
+    >>> order_in_groups(np.array([1, 0, 1]), 2, np.array([5, 7, 3]), 8).tolist()
+    [1, 2, 0]
+    """
+    if num_groups * num_ids > np.iinfo(np.int64).max:
+        return np.lexsort((ids, group))
+    key = group.astype(np.int64)
+    key *= num_ids
+    key += ids
+    return np.argsort(key, kind="stable")
+
+
+def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
+    """Ascending distinct ids, and of each id its place among them: as of `np.unique` with its inverse.
+
+    Examples
+    --------
+    >>> [array.tolist() for array in distinct_ids(np.array([4, 1, 4]), 6)]
+    [[1, 4], [1, 0, 1]]
+    """
+    if num_ids > SPARSE * len(ids):
+        distinct, place = np.unique(ids, return_inverse=True)
+        return distinct, place
+    is_there = np.zeros(num_ids, np.bool_)
+    is_there[ids] = True
+    distinct = np.flatnonzero(is_there)
+    places = np.empty(num_ids, np.int64)
+    places[distinct] = np.arange(len(distinct))
+    return distinct.astype(ids.dtype, copy=False), places[ids]
+
+
+__all__ = ["PHASE", "RowRequests", "RowsAtOwners", "order_in_groups", "received_exclusion"]

@@ -77,12 +77,6 @@ def route(owners: Owners, Q: StackedSelector) -> Routed:
     return Routed(routed.counts, rows, routed.places)
 
 
-def received_selector(received: Sequence[Received]) -> StackedSelector:
-    """The batches of all ranks that sent `Routed.sends`, stacked."""
-    counts, batch_ids, rows = received[:3]
-    return StackedSelector(pointers_of(counts.rows), rows.rows, batch_ids.rows)
-
-
 def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int) -> Entries:
     """`Frontier.sample_rows`: ask the owners, and stack the answers in the order of Q."""
     routed = route(owners, Q)
@@ -105,11 +99,11 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
     dtype = how.length_dtype(num_edges)
 
     def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
-        Q = received_selector(received)
+        counts, batch_ids, rows = received
+        Q = StackedSelector(pointers_of(counts.rows), rows.rows, batch_ids.rows)
         drawn = how.entries(block.frontier(Q))
-        lengths = row_lengths(drawn.rows)
-        asked = received[2].counts
-        entries = segment_sums(np.diff(drawn.rows.entry_ptr), received[1].counts)
+        lengths, asked = row_lengths(drawn.rows), rows.counts
+        entries = segment_sums(np.diff(drawn.rows.entry_ptr), batch_ids.counts)
         answers = [Sent(lengths.astype(dtype), asked), Sent(drawn.rows.columns, entries)]
         if block.weighting == "row":
             answers.append(Sent(np.diff(block.matrix.indptr)[Q.vertices], asked))
@@ -123,4 +117,4 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
     return serve
 
 
-__all__ = ["PHASE", "Routed", "RowDraw", "received_selector", "route", "sample_rows"]
+__all__ = ["PHASE", "Routed", "RowDraw", "route", "sample_rows"]

@@ -6,7 +6,6 @@ Rows come to the ranks of a column group by request, or the whole block is broad
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,8 +26,10 @@ ROWS, REQUESTS, REDUCTION = "rows", "rows requests", "reduction"
 """Phases."""
 
 
-class RowFetch(ABC):
-    """A way to fetch rows of A, of one block row in each stage.
+class RequestedRows:
+    """Rows of A, of one block row in each stage; sparsity-aware, as in the published algorithm 2.
+
+    Row numbers go to the one rank that has the block, and rows come back.
 
     Parameters
     ----------
@@ -44,19 +45,12 @@ class RowFetch(ABC):
         self.block = block
         self.placement = placement
 
-    @abstractmethod
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
         """Fetch the rows with the numbers `wanted` of a block row, the same one on all ranks of the column group.
 
-        None, where this column has no block row left, is a stage too, for the ranks of other columns.
+        None, where this column has no block row left, is a stage too, for the ranks of other columns. Takes two
+        exchanges; in the second only the block's rank sends.
         """
-
-
-class RequestedRows(RowFetch):
-    """Sparsity-aware, as in the published algorithm 2: row numbers go to the one rank that has the block, rows back."""
-
-    def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
-        """Fetch by two exchanges; in the second only the block's rank sends."""
         counts = np.zeros(self.channel.group.size, np.int64)
         if block is not None:
             counts[block] = len(wanted)
@@ -65,7 +59,7 @@ class RequestedRows(RowFetch):
         return taken.received(self.channel.exchange(taken.sends(asked.counts), phase=ROWS), counts)
 
 
-class BroadcastRows(RowFetch):
+class BroadcastRows(RequestedRows):
     """Sparsity-oblivious: the whole block is broadcast in the column group, and each rank keeps the rows it wants."""
 
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
@@ -131,4 +125,4 @@ class RowGroup(Channel):
         return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
 
 
-__all__ = ["BroadcastRows", "RequestedRows", "RowFetch", "RowGroup"]
+__all__ = ["BroadcastRows", "RequestedRows", "RowGroup"]

@@ -139,15 +139,13 @@ class FetchPlan:
 
     def unique_rows(self) -> UniqueRows:
         """Return the distinct rows in the order of their first places, batch by batch and there column by column."""
-        order = np.lexsort((self.column, self._batches()))
+        batch = np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
+        order = np.lexsort((self.column, batch))
         first = np.sort(np.unique(self._rows[order], return_index=True)[1])
         number = np.empty(len(self.vertices), np.int64)
         number[self._rows[order[first]]] = np.arange(len(first))
         selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
         return UniqueRows(selector, self.Q.vertices[order[first]], first)
-
-    def _batches(self) -> Int64Array:
-        return np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
 
     def selector_of(self, column: int) -> StackedSelector:
         """The stacked rows of one column, for a matrix of its distinct rows."""

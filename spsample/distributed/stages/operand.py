@@ -1,29 +1,28 @@
-"""`PublishedOperand`: each column of the grid multiplies by its block rows of A in turn; rows add up the results."""
+"""`StagesOperand`: the published sparsity-aware 1.5D algorithm; and its baseline, which broadcasts all of A."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.partials import added_statistics, partial_statistics, received_sums
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
-from spsample.distributed.stages.exchanges import RequestedRows, RowFetch, RowGroup
+from spsample.distributed.stages.exchanges import BroadcastRows, RequestedRows, RowGroup
 from spsample.distributed.stages.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
-from spsample.sparse.operand import Entries, Frontier
-from spsample.sparse.probability import FrontierStatistics
+from spsample.sparse.operand import Entries, Frontier, RowForm, ScaledForm
+from spsample.sparse.probability import FrontierStatistics, RowStatistics
 
 
-class PublishedOperand(PartitionedOperand):
+class StagesOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
@@ -31,13 +30,24 @@ class PublishedOperand(PartitionedOperand):
     that were fetched, so that EXTRACT finds them; the published code fetches them again for that product. They are
     fetched again here only where edge ids are wanted of them later.
 
+    Every rank of a row group gets all of P = Q A before it draws from it: the published all-reduce (`"stages"`). P has
+    a row per row of Q: per batch and vertex. GraphSAGE draws from it, and in LADIES it is the product that the
+    extraction selects from (Q_R A of the paper). No two columns have the same row, so that adding up is gathering: a
+    row that several batches need travels once for each of them. Batches follow each other, and of each only the rows
+    are kept that are not there yet, so that memory does not grow with P.
+
+    It costs less than the published algorithm: only the pattern travels, and the weights of a weighted graph, no values
+    where A has none; row lengths are as short as they can be; a layer's rows are fetched and gathered once, for drawing
+    and extraction; of the column law (P is sums by column then, which are added up as published), only the extracted
+    edges are gathered instead of Q_R A.
+
     References
     ----------
     Tripathy, Yelick, Buluc, "Distributed matrix-based sampling for graph neural network training", MLSys 2024, section
     5.2 and algorithm 2.
     """
 
-    fetch_rows: type[RowFetch] = RequestedRows
+    fetch_rows: type[RequestedRows] = RequestedRows
     """The way in which rows come from the ranks that hold them."""
 
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
@@ -60,8 +70,20 @@ class PublishedOperand(PartitionedOperand):
         here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
         return here
 
-    @abstractmethod
-    def frontier(self, Q: StackedSelector) -> PublishedFrontier: ...
+    def frontier(self, Q: StackedSelector) -> StagesFrontier:
+        return StagesFrontier(self, Q)
+
+
+class ObliviousOperand(StagesOperand):
+    """The published algorithm in which stages broadcast block rows, whichever rows are needed (`"oblivious"`).
+
+    References
+    ----------
+    Koanantakool et al., IPDPS 2016, and Tripathy, Yelick, Buluc, SC 2020, for dense right-hand sides; the baseline of
+    MLSys 2024, section 5.2.1.
+    """
+
+    fetch_rows = BroadcastRows
 
 
 class CachedRows(NamedTuple):
@@ -80,16 +102,20 @@ class CachedRows(NamedTuple):
         return RowArrays.taken(self.F.A, rows, self.arrays.edge_ids is not None)
 
 
-class PublishedFrontier(Frontier):
-    """Rows of A that the columns of the grid fetch, each its own; they are kept as long as the frontier."""
+class StagesFrontier(Frontier):
+    """Rows of A that the columns of the grid fetch, each its own, and that every rank of a row group gets whole.
 
-    A: PublishedOperand
+    They are kept as long as the frontier.
+    """
 
-    def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
+    A: StagesOperand
+
+    def __init__(self, A: StagesOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
         self.row_group = A.row_group.of(Q)
         self.plan = FetchPlan(Q, A.held.placement, A.stages, self.row_group.group.size)
         self._column: CachedRows | None = None
+        self._group: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
         """Return the rows of Q that this rank's column fetches, fetched at the first call."""
@@ -129,6 +155,44 @@ class PublishedFrontier(Frontier):
         rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
 
+    def group_rows(self, edge_ids: bool = False) -> CachedRows:
+        """Return all rows of Q, gathered over the row group at the first call."""
+        if self._group is None or not self._group.serves(edge_ids):
+            self._group = self.all_reduced(self.column_rows(edge_ids))
+            self._column = None  # its rows are among them
+        return self._group
+
+    def all_reduced(self, column: CachedRows) -> CachedRows:
+        """Gather all rows of P, of which each distinct one is kept, from those of every column."""
+        A, plan = self.A, self.plan
+        if self.row_group.group.size == 1:
+            return column
+        unique = plan.unique_rows()
+        pieces = [column.arrays.first(0)]
+        for batch in range(A.channel.reduce_max(len(self.Q.batch_ids))):
+            own, counts = column.of_batch(batch), plan.pairs_of_batch(batch)
+            pieces.append(self.row_group.rows(own, counts).picked(A.held.block, unique.of_batch(batch)))
+        arrays = joined(pieces)
+        return CachedRows(arrays.operand(A.held.block, unique.vertices).frontier(unique.selector), arrays)
+
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.sample_rows(draw, form, edge_ids)
+
+    def take_rows(self, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.take_rows(edge_ids)
+
+    def _row_statistics(self) -> RowStatistics:
+        return self.group_rows().F.row_statistics
+
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.group_rows().F.entry_counts(exclude)
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        return self.group_rows().F.locate(rows, offsets, exclude)
+
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return self.group_rows().F.draw_entries(numerators, draw)
+
     def _batch_statistics(self) -> FrontierStatistics:
         counts, exponents = partial_statistics(self.column_rows().F)
         shape = columns, k = self.row_group.group.size, len(self.Q.batch_ids)
@@ -144,11 +208,13 @@ class PublishedFrontier(Frontier):
         return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """Extract from each column's rows, and gather the edges."""
+        """Extract from all rows where they are here; else from each column's, and gather the edges."""
+        if self._group is not None and self._group.serves(edge_ids):
+            return self._group.F.extract(src_ptr, src, edge_ids)
         rows = self.column_rows(edge_ids).F
         edges = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
         width = width_of(int(np.diff(src_ptr).max(initial=1)) - 1)
         return self.stacked(edges._replace(columns=edges.columns.astype(f"u{width}")))
 
 
-__all__ = ["CachedRows", "PublishedFrontier", "PublishedOperand"]
+__all__ = ["CachedRows", "ObliviousOperand", "StagesFrontier", "StagesOperand"]
