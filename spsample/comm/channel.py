@@ -276,7 +276,8 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
     peer_failed = False
     try:
         yield
-        _settle(channels, call)
+        for channel in channels[:1]:  # all of them share their scope
+            channel.settle(call)
     except CommunicationError:
         raise
     except PeerFailedError:
@@ -293,11 +294,6 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
             "tell: the ranks are out of step"
         )
-
-
-def _settle(channels: Sequence[Channel], call: str) -> None:
-    for channel in channels[:1]:  # they share their scope
-        channel.settle(call)
 
 
 __all__ = ["Channel", "Received", "Sent", "collective"]

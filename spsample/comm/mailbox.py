@@ -1,4 +1,4 @@
-"""`Mailbox`: letters between ranks that work at their own pace, over a communicator whose calls are collective."""
+"""`Mailbox`: messages between ranks that work at their own pace, over a communicator whose calls are collective."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from spsample.errors import on_rank, raised_by
 __all__ = ["EVERYONE", "Letter", "Mailbox"]
 
 MOST_LETTERS, MOST_BYTES = 16, 32 << 20
-"""Letters that a rank sends in one round, and their bytes; a longer letter goes alone."""
+"""Messages that a rank sends in one round, and their bytes; a longer message goes alone."""
 
 EVERYONE = -1
-"""The address of a letter to all ranks, its sender too."""
+"""The address of a message to all ranks, its sender too."""
 
 _NOBODY = -2
 _SHORTEST, _LONGEST = 2e-4, 1e-2
-"""Seconds between two rounds: the shortest after one that moved a letter, then twice as long each time."""
+"""Seconds between two rounds: the shortest after one that moved a message, then twice as long each time."""
 
 _FAILED, _ENDED = -1, -2
 _NOTHING = np.zeros(0, np.uint8)
 
 
 class Letter(NamedTuple):
-    """What one rank sends another.
+    """A message of one rank to another.
 
     Attributes
     ----------
     source : int
-        Who sent it.
+        The rank that sent it.
     kind, number : int
         Their meaning is the users' own; `kind` is at least 0.
     payload : uint8 array
-        Bytes; a view of what came in a round.
+        Bytes; a view of those that came in a round.
     """
 
     source: int
@@ -53,34 +53,25 @@ class Letter(NamedTuple):
     payload: NDArray[np.uint8]
 
 
-class _Outgoing(NamedTuple):
-    """A letter, and where it goes."""
-
-    to: int
-    kind: int
-    number: int
-    payload: NDArray[np.uint8]
-
-
 class Mailbox:
-    """Letters that are posted at any time by any thread, and delivered in the order of posting.
+    """Messages that are posted at any time by any thread, and delivered in the order of posting.
 
-    A thread on each rank goes through rounds: an exchange of what was posted meanwhile. Between two rounds it sleeps,
-    at most 10 ms. So nobody waits for a rank that computes, as in a collective call, and the ranks need nothing beyond
-    the calls that each `Communicator` has.
+    A thread on each rank goes through rounds, each an exchange of messages posted meanwhile. Between two rounds it
+    sleeps, at most 10 ms. So no rank waits for one that computes, as in a collective call, and the ranks need only the
+    calls of every `Communicator`.
 
     Parameters
     ----------
     comm : Communicator
         Used by the thread of this mailbox alone.
     deliver : function
-        Called with each `Letter`, by that thread. What it raises ends the mailboxes of all ranks.
+        Called with each `Letter`, by that thread. An exception of it ends the mailboxes of all ranks.
     ended : function
-        Called last of all by that thread: with None once all ranks have finished, else with what one failed with.
+        Called last of all by that thread: with None once all ranks have finished, else with the error of one.
     phase : str
-        What the letters are for, for a `Recorder`.
+        Phase of the messages, for a `Recorder`.
     call : str, optional
-        What a rank that is lost meanwhile, or ended, is said to be in; None: the phase.
+        Call that errors name of a rank that is lost meanwhile, or ended; None: the phase.
 
     Examples
     --------
@@ -107,22 +98,24 @@ class Mailbox:
         call: str | None = None,
     ) -> None:
         self._comm = comm
-        self._deliver, self._tell_end = deliver, ended
+        self._deliver, self._ended = deliver, ended
         self._phase, self._call = phase, phase if call is None else call
-        self._lock = renewed(threading.RLock())  # a pass may end during garbage collection, wherever this thread is
+        self._lock = renewed(
+            threading.RLock()
+        )  # reentrant: a pass may end during garbage collection, in this thread too
         self._process = os.getpid()
-        self._posted: deque[_Outgoing] = deque()
+        self._posted: deque[tuple[int, Letter]] = deque()  # with their addresses
         self._is_failing = False
         self._thread = threading.Thread(target=self._run, name=f"spsample {phase}", daemon=True)
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that made it: a forked one has no thread of it."""
+        """True in the process that made it: a forked one has no thread of it."""
         return os.getpid() == self._process
 
     @property
     def rank(self) -> int:
-        """Whose it is."""
+        """The rank that posts here."""
         return self._comm.rank
 
     def start(self) -> None:
@@ -130,25 +123,23 @@ class Mailbox:
         self._thread.start()
 
     def post(self, to: int, kind: int, number: int = 0, payload: NDArray[np.uint8] = _NOTHING) -> None:
-        """Send a letter to a rank, which may be this one, or to `EVERYONE`."""
+        """Send a message to a rank, which may be this one, or to `EVERYONE`."""
         with self._lock:
             if not self._is_failing:
-                self._posted.append(_Outgoing(to, kind, number, payload))
+                self._posted.append((to, Letter(self.rank, kind, number, payload)))
 
     def finish(self) -> None:
-        """Post no more; what others send is delivered until all have finished."""
-        with self._lock:
-            if not self._is_failing:
-                self._posted.append(_Outgoing(EVERYONE, _ENDED, 0, _NOTHING))
+        """Post no more; messages of others are delivered until all have finished."""
+        self.post(EVERYONE, _ENDED)
 
     def fail(self, error: Exception) -> None:
-        """End the mailboxes of all ranks with what this one failed with; the first error counts."""
+        """End the mailboxes of all ranks with an error of this one; the first error counts."""
         with self._lock:
             if self._is_failing:
                 return
             self._is_failing = True
-            report = np.frombuffer(pickled_error(error, self._comm.rank), np.uint8)
-            self._posted = deque([_Outgoing(EVERYONE, _FAILED, 0, report)])
+            report = np.frombuffer(pickled_error(error, self.rank), np.uint8)
+            self._posted = deque([(EVERYONE, Letter(self.rank, _FAILED, 0, report))])
 
     def join(self, seconds: float | None = None) -> None:
         """Wait until all ranks have finished, or one has failed."""
@@ -161,13 +152,13 @@ class Mailbox:
         failure: Exception | None = None
         try:
             failure = self._rounds()
-        except BaseException as error:  # whatever it is, this is no end of all ranks
+        except BaseException as error:
             failure = error if isinstance(error, Exception) else on_rank(error, self._comm.rank)
         finally:
             with self._lock:
-                self._is_failing = True  # nothing is posted any more
+                self._is_failing = True  # no message is posted any more
                 self._posted.clear()
-            self._tell_end(failure)
+            self._ended(failure)
 
     def _rounds(self) -> Exception | None:
         """Go through rounds until all have finished (None), or one has failed."""
@@ -184,57 +175,57 @@ class Mailbox:
                     continue
                 try:
                     self._deliver(letter)
-                except BaseException as error:  # the next round tells all
+                except BaseException as error:  # the next round reports it to all
                     self.fail(error if isinstance(error, Exception) else on_rank(error, self._comm.rank))
             if len(over) == self._comm.size:
                 return None
             pause = _SHORTEST if sent or came else min(2 * pause, _LONGEST)
             time.sleep(pause)
 
-    def _taken(self) -> list[_Outgoing]:
-        """The letters of a round: the first ones posted."""
-        taken: list[_Outgoing] = []
+    def _taken(self) -> list[tuple[int, Letter]]:
+        """Take the messages of a round: the first ones posted."""
+        taken: list[tuple[int, Letter]] = []
         nbytes = 0
         with self._lock:
             while self._posted and len(taken) < MOST_LETTERS:
-                nbytes += len(self._posted[0].payload)
+                nbytes += len(self._posted[0][1].payload)
                 if taken and nbytes > MOST_BYTES:
                     break
                 taken.append(self._posted.popleft())
         return taken
 
-    def _exchanged(self, letters: Sequence[_Outgoing]) -> list[Letter]:
-        """One round; the letters that came, those of one rank in their order.
+    def _exchanged(self, letters: Sequence[tuple[int, Letter]]) -> list[Letter]:
+        """Exchange the messages of a round, and return those that came, those of one rank in their order.
 
-        All ranks see all heads. Where no letter of a round has a payload, that is all.
+        All ranks get all heads. Where no message of a round has a payload, nothing else is exchanged.
         """
         heads = np.zeros((MOST_LETTERS, 4), np.int64)
         heads[:, 0] = _NOBODY
-        for row, letter in zip(heads, letters, strict=False):
-            row[:] = letter.to, letter.kind, letter.number, len(letter.payload)
+        for row, (to, letter) in zip(heads, letters, strict=False):
+            row[:] = to, letter.kind, letter.number, len(letter.payload)
         size, rank = self._comm.size, self._comm.rank
         with self._comm.agreed(self._call):
             everyone = self._comm.all_gather(heads, phase=self._phase)
             came = (everyone[..., 0] == rank) | (everyone[..., 0] == EVERYONE)
             counts = (everyone[..., 3] * came).sum(axis=1)
-            payload = _NOTHING
+            received = _NOTHING
             if everyone[..., 3].any():
-                sent = [[one.payload for one in letters if one.to in (other, EVERYONE)] for other in range(size)]
-                send_counts = np.array([sum(map(len, to_one)) for to_one in sent], np.int64)
-                parts = [part for to_one in sent for part in to_one if len(part)]
+                sent = [[letter.payload for to, letter in letters if to in (q, EVERYONE)] for q in range(size)]
+                send_counts = np.array([sum(map(len, payloads)) for payloads in sent], np.int64)
+                parts = [payload for payloads in sent for payload in payloads if len(payload)]
                 send = parts[0] if len(parts) == 1 else np.concatenate([_NOTHING, *parts])
-                payload = self._comm.all_to_all_v(send, send_counts, counts, phase=self._phase)
+                received = self._comm.all_to_all_v(send, send_counts, counts, phase=self._phase)
         sources, places = np.nonzero(came)
         arrived = everyone[sources, places]
         ends = np.cumsum(arrived[:, 3]).tolist()
         return [
-            Letter(source, kind, number, payload[end - nbytes : end])
+            Letter(source, kind, number, received[end - nbytes : end])
             for source, (_, kind, number, nbytes), end in zip(sources.tolist(), arrived.tolist(), ends, strict=True)
         ]
 
 
 def _reported(letter: Letter) -> Exception:
-    """What a rank failed with, as all others raise it."""
-    told = on_rank(pickle.loads(letter.payload.tobytes()), letter.source)
-    raised_by(told, letter.source)
-    return told
+    """Return the error of a rank, as all others raise it."""
+    error = on_rank(pickle.loads(letter.payload.tobytes()), letter.source)
+    raised_by(error, letter.source)
+    return error

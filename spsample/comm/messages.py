@@ -259,12 +259,20 @@ class MessageCommunicator(Communicator):
         self._say_alive(self._calls)
         return wait_for(pending.done, self.timeout - patience)
 
-    def _watched(self, name: str, phase: str) -> _Watched:
+    @contextmanager
+    def _watched(self, name: str, phase: str) -> Iterator[Call]:
+        """Record a call, and raise transport errors as `CommunicationError`."""
         what = self._call or f"{name} in phase {phase!r}"
         if self._broken:
             raise CommunicationError(f"{self._me()}: no {what} any more, since {self._broken}")
         self._calls += 1
-        return _Watched(self, what)
+        with self.activity.during(self.rank, what) as call:
+            try:
+                yield call
+            except CommunicationError:
+                raise
+            except self.transport_errors as error:
+                raise self._lost(call, str(error).strip().partition("\n")[0]) from error
 
     def _lost(self, call: Call, why: str, pending: Pending | None = None) -> CommunicationError:
         """Return the error of a call that cannot be finished; the communicator is unusable from now on."""
@@ -290,25 +298,6 @@ class MessageCommunicator(Communicator):
 
     def _me(self) -> str:
         return f"rank {self.world[self.rank]} of a group of {self.size}"
-
-
-class _Watched:
-    """A call on record, whose transport errors are raised as `CommunicationError`."""
-
-    def __init__(self, comm: MessageCommunicator, what: str) -> None:
-        self._comm = comm
-        self._record = comm.activity.during(comm.rank, what)
-
-    def __enter__(self) -> Call:
-        self._call = self._record.__enter__()
-        return self._call
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            if isinstance(error, self._comm.transport_errors) and not isinstance(error, CommunicationError):
-                raise self._comm._lost(self._call, str(error).strip().partition("\n")[0]) from error
-        finally:
-            self._record.__exit__(None, None, None)
 
 
 __all__ = ["MessageCommunicator", "Part", "Pending"]

@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -124,10 +124,10 @@ class TorchCommunicator(MessageCommunicator):
         work = self._opened().alltoall_base(theirs, mine, received_sizes, sizes)
         return _Works([work], [(theirs, received)])
 
-    def _start_gather(self, send: Array, received: Array) -> Pending:
+    def _start_gather(self, send: Array, received: Array, then: Callable[[], None] = lambda: None) -> Pending:
         theirs = self._tensor(received, empty=True)
         work = self._opened()._allgather_base(theirs, self._tensor(send))
-        return _Works([work], [(theirs, received)])
+        return _Works([work], [(theirs, received)], then)
 
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
         """Gather arrays padded to the longest where they are short; else broadcast that of each rank."""
@@ -151,8 +151,7 @@ class TorchCommunicator(MessageCommunicator):
         def unpad() -> None:
             received[:] = xp.concatenate([block[:n] for block, n in zip(blocks, received_bytes, strict=True)])
 
-        pending = self._start_gather(mine, blocks.reshape(-1))
-        return _Then(pending, unpad)
+        return self._start_gather(mine, blocks.reshape(-1), unpad)
 
     def _start_broadcast(self, buffer: Array, root: int) -> Pending:
         tensor = self._tensor(buffer)
@@ -173,11 +172,9 @@ class TorchCommunicator(MessageCommunicator):
 
         if on_device(array):
             return torch.as_tensor(array, device=self._device)
-        if self._device.type == "cpu":
-            return torch.from_numpy(array if array.flags.writeable else array.copy())
-        return (
-            torch.empty(len(array), dtype=torch.uint8, device=self._device) if empty else _copied(array, self._device)
-        )
+        if empty and self._device.type != "cpu":
+            return torch.empty(len(array), dtype=torch.uint8, device=self._device)
+        return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._device)
 
     def _part(self, part: Part) -> TorchCommunicator:
         self._splits += 1
@@ -230,12 +227,6 @@ def _device(backend: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
 
 
-def _copied(array: Array, device: torch.device) -> torch.Tensor:
-    import torch
-
-    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
-
-
 def _process_group(comm: TorchCommunicator) -> Any:
     """Connect the ranks, each of which makes this call.
 
@@ -252,11 +243,15 @@ def _process_group(comm: TorchCommunicator) -> Any:
 
 
 class _Works:
-    """Work of torch.distributed, and the arrays on the host for results that came to a GPU."""
+    """Work of torch.distributed, the arrays on the host for results that came to a GPU, and a function called then."""
 
-    def __init__(self, works: list[Any], results: list[tuple[torch.Tensor, Array]]) -> None:
-        self._works = works
-        self._results = results
+    def __init__(
+        self,
+        works: list[Any],
+        results: list[tuple[torch.Tensor, Array]],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._works, self._results, self._then = works, results, then
 
     def done(self) -> bool:
         if not all(work.is_completed() for work in self._works):
@@ -266,27 +261,11 @@ class _Works:
         for tensor, array in self._results:
             if tensor.is_cuda and not on_device(array):
                 array[:] = tensor.cpu().numpy()
+        self._then()
         return True
 
     def unanswered(self) -> list[int]:
         return []
-
-
-class _Then:
-    """A call after which a function is called."""
-
-    def __init__(self, pending: Pending, then: Any) -> None:
-        self._pending = pending
-        self._then = then
-
-    def done(self) -> bool:
-        if not self._pending.done():
-            return False
-        self._then()
-        return True
-
-    def unanswered(self) -> Sequence[int]:
-        return self._pending.unanswered()
 
 
 __all__ = ["TorchCommunicator"]
