@@ -17,6 +17,9 @@ __all__ = ["ALIGNMENT", "Packed", "Span", "aligned", "pack", "unframed"]
 
 ALIGNMENT = 64
 
+_PLAIN_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
+"""Types of tensors that NumPy has, too."""
+
 
 class Span(NamedTuple):
     """The place of a buffer: its begin, and its bytes."""
@@ -139,19 +142,9 @@ class _Pickler(pickle.Pickler):
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    kinds = (
-        torch.float32,
-        torch.float64,
-        torch.float16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-    )
     is_here = tensor.device.type == "cpu" and tensor.layout is torch.strided
     is_own = not tensor.requires_grad and not tensor.is_neg()
-    return is_here and is_own and (tensor.dtype in kinds or tensor.dtype is torch.bool)
+    return is_here and is_own and str(tensor.dtype).removeprefix("torch.") in _PLAIN_DTYPES
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Any:

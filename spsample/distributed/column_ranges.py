@@ -63,7 +63,8 @@ class ColumnRanges:
         """Column law of every batch, as `Backend.draw_shared` draws."""
         if draw.replace or self.support > draw.size:
             return draw_in_rounds(_RangeDraws(self, batch_ids), draw, self._dtype)
-        k, columns = len(batch_ids), self._all_columns().astype(self._dtype)
+        own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
+        k, columns = len(batch_ids), self._channel.gather([own], phase=PHASE)[0].rows.astype(self._dtype)
         return ColumnSample(
             np.arange(k + 1, dtype=np.int64) * len(columns),
             np.tile(columns, k),
@@ -82,11 +83,6 @@ class ColumnRanges:
         result = np.empty(len(columns), np.uint64)
         result[order] = unpack(answer, counts).view(np.uint64)
         return result
-
-    def _all_columns(self) -> Int64Array:
-        """All columns that can be drawn, ascending."""
-        own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
-        return self._channel.gather([own], phase=PHASE)[0].rows
 
     def any_reduce(self, *here: bool) -> list[bool]:
         """Return for each value whether it is true on any rank of the column group."""

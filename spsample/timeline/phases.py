@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from spsample.common.checks import require_iterable, require_type
@@ -17,7 +16,7 @@ __all__ = ["Phases", "StageTimes", "stage_times", "waiting_for", "work_seconds"]
 
 T = TypeVar("T")
 
-_NOTHING: AbstractContextManager[None] = nullcontext()
+_END: Any = object()
 
 
 class Phases:
@@ -92,7 +91,7 @@ class Phases:
 
     def part(self, name: str, batch: int | None = None) -> AbstractContextManager[None]:
         """Return a context for a part of a timed block, which only the timeline records."""
-        return _NOTHING if self.timeline is None else self.timeline.span(name, batch, category="part")
+        return nullcontext() if self.timeline is None else self.timeline.span(name, batch, category="part")
 
     def leaving(self, phase: str, context: AbstractContextManager[None]) -> AbstractContextManager[None]:
         """Return a context that times how long another one takes to be left, as where ranks wait for each other.
@@ -119,10 +118,10 @@ class Phases:
         """
         while True:
             with self.timed(phase):
-                item = next(items, _End)
-            if item is _End:
+                item = next(items, _END)
+            if item is _END:
                 return
-            yield item  # type: ignore[misc]
+            yield item
             del item
 
     def add(self, phase: str, begin: float, end: float, batch: int | None) -> None:
@@ -133,14 +132,8 @@ class Phases:
             self.timeline.add(phase, begin, end, batch)
 
 
-class _End:
-    """There are no more items."""
-
-
 class _Leaving:
     """A context whose end is timed."""
-
-    __slots__ = ("_context", "_phase", "_phases")
 
     def __init__(self, phases: Phases, phase: str, context: AbstractContextManager[None]) -> None:
         self._phases, self._phase, self._context = phases, phase, context
@@ -148,11 +141,9 @@ class _Leaving:
     def __enter__(self) -> None:
         self._context.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    def __exit__(self, *error: Any) -> bool | None:
         with self._phases.timed(self._phase):
-            return self._context.__exit__(kind, error, trace)
+            return self._context.__exit__(*error)
 
 
 # ----------------------------------------------------------------------------------------------- stages of a pipeline
@@ -232,6 +223,5 @@ def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
         return []
     if "training" in seconds:
         waited["training"] = {"input": seconds.get("waiting", 0.0), **waited.get("training", {})}
-    order = [*seconds]
-    stages = sorted(waited, key=lambda stage: order.index(stage) if stage in order else len(order))
+    stages = [*(phase for phase in seconds if phase in waited), *(stage for stage in waited if stage not in seconds)]
     return [StageTimes(stage, seconds.get(stage, 0.0), waited[stage]) for stage in stages]

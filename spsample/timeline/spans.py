@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,9 +40,7 @@ class Span:
     def __enter__(self) -> None:
         self._begin = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._add(self._name, self._begin, time.perf_counter(), self._batch)
 
 
@@ -84,10 +81,8 @@ class SpanFile:
 
     def add(self, span: tuple[float, float, int, int, int]) -> None:
         """Keep a span, whose numbers are those of `SPAN`; any thread may."""
-        if self._process != os.getpid():
-            return
         with self._lock:
-            if self._is_finished:
+            if self._is_finished or self._process != os.getpid():
                 return
             self._waiting.append(span)
             if len(self._waiting) >= SPANS_IN_MEMORY:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,10 +108,8 @@ class Timeline:
         spans = self._spans
         if spans is None:
             return
-        number = self._names.get((name, category))
-        if number is None:
-            with self._lock:
-                number = self._names.setdefault((name, category), len(self._names))
+        with self._lock:
+            number = self._names.setdefault((name, category), len(self._names))
         spans.add((begin, end, number, self._rows.number(), NO_BATCH if batch is None else batch))
 
     def close(self) -> None:
@@ -137,15 +134,11 @@ class Timeline:
         """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         """Write the file; after an error each rank its own, since others may be gone."""
         if kind is None:
             self.close()
-            return
-        spans = self._ended()
-        if spans is not None:
+        elif (spans := self._ended()) is not None:
             with closing(spans):
                 self._write_alone(spans)
 
@@ -175,8 +168,8 @@ class Timeline:
                         write(block, of)
 
     def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
-        names = sorted(self._names, key=lambda name: self._names[name])
-        return RankRows(self.comm.rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
+        rank, names = self.comm.rank, list(self._names)
+        return RankRows(rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
 
     def _write_alone(self, spans: SpanFile) -> None:
         """Write this rank's spans, without the others; errors are ignored, since another one has ended the run."""
@@ -266,7 +259,7 @@ class _Rows:
 
     def _row_of(self, thread: threading.Thread) -> int:
         """Return the row of a thread of the same name which has ended, or a new one."""
-        name = "main" if thread is self._main else thread.name.removeprefix("spsample ")
+        name = self._named(thread)
         same = [row for row, other in enumerate(self._threads) if self._named(other) == name]
         for row in same:
             if not self._threads[row].is_alive():

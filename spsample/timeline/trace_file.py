@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RankRows", "trace_file"]
 
-_NANOSECONDS = 1e9
-
 
 class RankRows(NamedTuple):
     """Names that the numbers in the spans of a rank stand for.
@@ -66,7 +64,7 @@ def _named(what: str, rank: int, row: int, **value: Any) -> dict[str, Any]:
 
 def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, Any]:
     """Return a span as an event: rounded to nanoseconds, which keeps nested spans nested."""
-    begin, end = (round(seconds * _NANOSECONDS) for seconds in span[:2])
+    begin, end = (round(seconds * 1e9) for seconds in span[:2])
     name, category = of.names[span[2]]
     args = {} if span[4] == NO_BATCH else {"batch": span[4]}
     times = {"ts": begin / 1e3, "dur": (end - begin) / 1e3}
