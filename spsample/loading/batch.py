@@ -187,18 +187,13 @@ def _features(features: Any, graph: BaseGraph, ranking: Callable[[], Any] | None
     if hasattr(features, "num_rows") and not isinstance(features, FeatureSource):
         expected = "an array, or a source whose class is derived from spsample.features.FeatureSource"
         raise DTypeError(argument="features", given=f"an object of type {type(features).__name__}", expected=expected)
-    num_nodes = graph.num_nodes
-    source = features if isinstance(features, FeatureSource) else _source_for(graph, features, ranking)
-    if source.num_rows != num_nodes:
-        raise InputError(
-            argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
-        )
-    return source
-
-
-def _source_for(graph: BaseGraph, x: Any, ranking: Callable[[], Any] | None) -> FeatureSource:
-    """Keep features where the graph is: on a device as many as half of its free memory holds, by their ranking."""
-    return DeviceFeatures(x, ranking=ranking) if graph.is_on_device else FeatureStore(x)
+    source = features
+    if not isinstance(features, FeatureSource):
+        source = DeviceFeatures(features, ranking=ranking) if graph.is_on_device else FeatureStore(features)
+    if source.num_rows != graph.num_nodes:
+        expected = f"one row per vertex: {graph.num_nodes}"
+        raise InputError(argument="features", given=f"{source.num_rows} rows", expected=expected)
+    return source  # type: ignore[no-any-return]
 
 
 def _labels(labels: Any, num_nodes: int) -> NDArray[Any] | None:

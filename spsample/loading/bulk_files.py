@@ -232,15 +232,15 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     [0, 1, 3]
     """
     path = require_path("path", path)
-    read = _read_arrow if path.suffix == ".arrow" else _read_npz
-    if read is _read_arrow:
+    is_arrow = path.suffix == ".arrow"
+    if is_arrow:
         _require_arrow()
     if path.is_dir():
         hint = "Give one file of it: load_bulk is called for each, in the order of their names."
         raise DataError(argument=str(path), given="a folder", expected=_EXPECTED, hint=hint)
     with system_errors(path, _EXPECTED):
         _check_bytes(path)
-    arrays = read(path)
+    arrays = _read_arrow(path) if is_arrow else read_npz(path, _EXPECTED)
     _check_arrays(path, arrays)
     return arrays
 
@@ -289,10 +289,6 @@ def _first_batch(path: Path) -> int:
 
 def _write_npz(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
     np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    return read_npz(path, _EXPECTED)
 
 
 def _require_arrow() -> Any:

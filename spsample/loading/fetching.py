@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends import backend_for
 from spsample.features.device_staging import FetchedRows
-from spsample.features.gathering import RowReader, row_reader
+from spsample.features.gathering import row_reader
 from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import RowMemory, gather_features
 from spsample.planning.buffers import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
@@ -77,10 +77,10 @@ class PerBulk(PerBatch):
         batches = list(minibatches)
         work.begins()
         with work.timed(batches[0].batch_id if batches else None):
-            read = _nothing if features is None else _fetched(features, self.calls(batches)[0], work.memory)
+            read = None if features is None else _fetched(features, self.calls(batches)[0], work.memory)
         for minibatch in batches:
             with work.timed(minibatch.batch_id):
-                x = read(_on_host(minibatch.src_nodes))
+                x = None if read is None else read(_on_host(minibatch.src_nodes))
             yield minibatch, x
             del x
 
@@ -101,24 +101,16 @@ def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool
     )
 
 
-def _nothing(ids: NDArray[Any]) -> None:
-    """Return no features."""
-
-
 def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMemory) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and return a function that reads those of some of the vertices."""
     slots = SlotMap(vertices, features.num_rows)
     if features.device is not None:
         there = FetchedRows(features, vertices)
         return lambda ids: there.gather(slots.find(ids).slots)
-    reader = _rows_on_host(features, vertices)
-    return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
-
-
-def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:
     rows = np.empty((len(vertices), features.dim), features.stored_dtype)
     features.gather(vertices, rows)
-    return row_reader(rows)
+    reader = row_reader(rows)
+    return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
 
 
 def _union(parts: list[NDArray[Any]]) -> NDArray[np.int64]:

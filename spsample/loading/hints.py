@@ -13,46 +13,43 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
 
-__all__ = ["NextEpoch", "PrefetchHint", "Start", "known_ahead"]
+__all__ = ["NextEpoch", "Start", "known_ahead"]
 
 
-class PrefetchHint(NamedTuple):
-    """A source that gets hints of the bulks of a pass, and their calls of `gather`.
+def known_ahead(
+    bulks: Iterator[Any],
+    features: FeatureSource | None,
+    calls_of: Callable[[Any], list[NDArray[Any]]],
+    ended: Callable[[Any], None],
+) -> Iterator[Any]:
+    """Yield the bulks of a pass, each once the features have hints for it and for the next one.
 
-    Attributes
+    A bulk that opens the next pass is hinted and kept. Hints of a pass that is left are dropped. The first bulk is
+    hinted again where it was kept: another loader may have used the features since.
+
+    Parameters
     ----------
+    bulks
     features : FeatureSource or None
     calls_of : function
         Returns the calls of `gather` for a bulk.
     ended : function
         Called when a pass is over, with the first bulk of the next pass, for which the features have a hint; or None.
     """
-
-    features: Any
-    calls_of: Callable[[Any], list[NDArray[Any]]]
-    ended: Callable[[Any], None]
-
-
-def known_ahead(bulks: Iterator[Any], hint: PrefetchHint) -> Iterator[Any]:
-    """Yield the bulks of a pass, each once the features have hints for it and for the next one.
-
-    A bulk that opens the next pass is hinted and kept. Hints of a pass that is left are dropped. The first bulk is
-    hinted again where it was kept: another loader may have used the features since.
-    """
-    features, is_over = hint.features, False
+    is_over = False
     _hint(features, None)
     try:
         current = next(bulks, None)
         if current is not None:
-            _hint(features, hint.calls_of(current))
+            _hint(features, calls_of(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)
-            _hint(features, [] if following is None else hint.calls_of(following))
+            _hint(features, [] if following is None else calls_of(following))
             yield current
             current = following
             del following
         next(bulks, None)  # ends the generator
-        hint.ended(current)
+        ended(current)
         is_over = True
     finally:
         if not is_over:

@@ -18,13 +18,13 @@ from spsample.features import score
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
-from spsample.loading.cooperative import assignment_of
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
 from spsample.loading.options import AheadOptions, FeatureOptions, RankOptions, SamplingOptions, refuse_removed
 from spsample.loading.order import Order, as_seeds
 from spsample.loading.passes import Collation, Pass, Stages
+from spsample.loading.ranks import assignment_of
 from spsample.planning.buffers import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spsample.loading.chunks import MAX_BATCHES, Chunk, chunks, one_by_one
 from spsample.loading.copies import COPIES, COPIES_AHEAD
 from spsample.loading.fetching import Gathering
-from spsample.loading.hints import NextEpoch, PrefetchHint, Start, known_ahead
+from spsample.loading.hints import NextEpoch, Start, known_ahead
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates, Lockstep
@@ -224,7 +224,7 @@ class Pass:
             for comm, timed in zip(comms, waiting, strict=True)
         )
         bulks = self._all_bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
-        of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, _bulk_bytes)
+        of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
         in_step = bulks if sampling is None else sampling.over(bulks)
         sampled = pipeline.prefetch(in_step, of_bulks, "sampling", ahead.threads_of("sampling"))
         to_come = phases.over(waiting_for("input", "features"), sampled)
@@ -269,14 +269,10 @@ class Pass:
         """Yield the bulks; where features of a rank look ahead, on all ranks each after the next one is sampled."""
         if not self._stages.looks_ahead:
             return bulks
-        hint = PrefetchHint(
-            features,
-            calls_of=lambda bulk: self._stages.fetch.calls(self._minibatches(bulk)),
-            ended=partial(self._stages.next_epoch.end, self._epoch),
-        )
-        return known_ahead(bulks, hint)
+        ended = partial(self._stages.next_epoch.end, self._epoch)
+        return known_ahead(bulks, features, lambda bulk: self._stages.fetch.calls(self._minibatches(bulk)), ended)
 
-    def _minibatches(self, bulk: RankBulk) -> Iterator[MiniBatch]:
+    def _minibatches(self, bulk: RankBulk) -> Iterator[Any]:
         """Return the minibatches that this rank has of a bulk, one for each step."""
         return self._stages.assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
 
@@ -327,10 +323,6 @@ class Pass:
             return assignment.of_rank(sampled, comm)
         with self._phases.part("sharing out"):
             return assignment.of_rank(sampled, comm)
-
-
-def _bulk_bytes(bulk: RankBulk) -> int:
-    return int(bulk.bulk.nbytes)
 
 
 def _synchronize(lockstep: Lockstep[Any] | None) -> None:

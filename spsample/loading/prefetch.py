@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spsample.backends.tensors import on_this_stream
@@ -354,9 +353,7 @@ class Pipeline:
         """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End all prefetchers."""
         if self._waits:
             _end(self._prefetchers, None)

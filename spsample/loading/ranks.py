@@ -4,60 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from spsample.comm import Communicator, collective
 from spsample.comm.objects import comm_of
+from spsample.distributed.cooperative import (
+    CooperativeBulk,
+    CooperativeMiniBatch,
+    Owners,
+    owners_of,
+    require_targets,
+    share_out,
+)
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError
 from spsample.planning.bulk_plan import bulk_ranges
 from spsample.sampling.bulk import empty_minibatch
 
 if TYPE_CHECKING:
     from spsample.features import FeatureSource
-    from spsample.sampling import BulkSample, MiniBatch
+    from spsample.sampling import BulkSample, MiniBatch, Sampler
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["BatchAssignment", "Duplicates", "Lockstep", "RankSlice"]
+__all__ = ["BatchAssignment", "Duplicates", "Lockstep", "RankSlice", "SharedByRanks", "assignment_of", "duplicated"]
 
 T = TypeVar("T")
 
 
-class BatchAssignment(Protocol):
-    """The assignment of an epoch's batches to ranks, which take as many steps."""
-
-    @property
-    def identity(self) -> str:
-        """Text that is the same on ranks that work together."""
-        ...
-
-    @property
-    def stride(self) -> int:
-        """Batches of a step."""
-        ...
-
-    @property
-    def gives_whole_batches(self) -> bool:
-        """True where a rank has all rows of the minibatches that it gets."""
-        ...
-
-    def steps(self, batches: int) -> int:
-        """Return the number of steps that the batches take."""
-        ...
-
-    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """Yield first and end of each bulk from batch `first` on."""
-        ...
-
-    def of_rank(self, bulk: BulkSample, comm: Communicator) -> Any:
-        """Return the part of a bulk that this rank has, from the batches that it sampled; collective."""
-        ...
-
-    def minibatches(self, bulk: Any, first: int, batches: int) -> Iterator[Any]:
-        """Return a minibatch for each step."""
-        ...
-
-
-class RankSlice(NamedTuple):
+@dataclass(frozen=True)
+class RankSlice:
     """The assignment of whole batches: in each step, the `size` next batches go to the ranks in order.
 
     Attributes
@@ -69,25 +44,15 @@ class RankSlice(NamedTuple):
     rank: int
     size: int
 
-    @classmethod
-    def of(cls, comm: Communicator) -> RankSlice:
-        """Make the slice of a rank."""
-        return cls(comm.rank, comm.size)
-
-    @property
-    def identity(self) -> str:
-        """Text that is the same on ranks that work together."""
-        return "batches of their own"
+    identity: ClassVar[str] = "batches of their own"
+    """Text that is the same on ranks that work together."""
+    gives_whole_batches: ClassVar[bool] = True
+    """True: a rank has all rows of the minibatches that it gets."""
 
     @property
     def stride(self) -> int:
         """Batches of a step."""
         return self.size
-
-    @property
-    def gives_whole_batches(self) -> bool:
-        """True: a rank has all rows of the minibatches that it gets."""
-        return True
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
         """Return the batches that this rank sampled."""
@@ -126,6 +91,73 @@ class RankSlice(NamedTuple):
             yield empty_minibatch(bulk, first + step * self.size + self.rank)
 
 
+@dataclass(frozen=True)
+class SharedByRanks:
+    """The assignment of one batch to all ranks in each step: each has the rows of the vertices that it owns.
+
+    Attributes
+    ----------
+    owners : Owners
+        The same on all ranks.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.distributed.cooperative import owners_of
+    >>> shared = SharedByRanks(owners_of(spsample.Graph([0, 0], [])))
+    >>> shared.steps(9), list(shared.bulk_ranges(3, 14, 8, warm_up=2))
+    (9, [(3, 7), (7, 14)])
+    """
+
+    owners: Owners
+
+    stride: ClassVar[int] = 1
+    """Batches of a step."""
+    gives_whole_batches: ClassVar[bool] = False
+    """False: a rank has some rows of the minibatches that it gets."""
+
+    @property
+    def identity(self) -> str:
+        """Text that is the same on ranks that work together."""
+        return f"cooperative batches, {self.owners.identity}"
+
+    def steps(self, batches: int) -> int:
+        """Return the steps that the batches take: one each."""
+        return batches
+
+    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
+        """Yield first and end of each bulk from batch `first` on, with as many batches for each rank to sample."""
+        ranks = self.owners.ranks
+        for begin, end in bulk_ranges(0, last - first, -(-size // ranks) * ranks, warm_up):
+            yield first + begin, first + end
+
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> CooperativeBulk:
+        """Return a rank's rows of all batches, from those that it sampled; collective."""
+        return share_out(bulk, self.owners, comm)
+
+    def minibatches(self, bulk: CooperativeBulk, first: int, batches: int) -> Iterator[CooperativeMiniBatch]:
+        """Return the minibatches of a bulk: one for each step."""
+        return iter(bulk)
+
+
+BatchAssignment: TypeAlias = "RankSlice | SharedByRanks"
+"""The assignment of an epoch's batches to ranks, which take as many steps."""
+
+
+def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
+    """Return the assignment of batches for ``batches`` of a loader: each rank has its own, or all share each of them.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit, or the sampler leaves targets out of the sources of cooperative batches.
+    """
+    if batches != "cooperative":
+        return RankSlice(graph.comm.rank, graph.comm.size)
+    require_targets(sampler)
+    return SharedByRanks(owners_of(graph, parts))
+
+
 class Duplicates:
     """The graph and the features once more, over communicators of their own: for the threads that work ahead.
 
@@ -147,7 +179,7 @@ class Duplicates:
     """
 
     def __init__(self, graph: BaseGraph, features: FeatureSource | None) -> None:
-        self.graph = _for_threads(graph)
+        self.graph: BaseGraph = duplicated(graph, "Without threads: prefetch=0.")
         self._made: list[Any] = [self.graph]
         self.features: Any = features
         gathering = None
@@ -163,12 +195,12 @@ class Duplicates:
             duplicate.close()
 
 
-def _for_threads(graph: BaseGraph) -> BaseGraph:
-    """Return the graph over communicators of its own."""
+def duplicated(shared: Any, hint: str) -> Any:
+    """Duplicate a graph or a communicator for another thread; an error ends with the hint."""
     try:
-        return graph.duplicate()
+        return shared.duplicate()
     except BackendError as error:
-        raise BackendError(f"{error} Without threads: prefetch=0.") from error
+        raise BackendError(f"{error} {hint}") from error
 
 
 class Lockstep(Generic[T]):

@@ -395,7 +395,7 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
     """The rank of that batch's bulk; the loader is usable afterwards."""
     from spsample.loading.factored import loader as module
 
-    original = module._Work.sampled
+    original = module.EpochWork.sampled
 
     def sampled(self, first, end):
         for minibatch in original(self, first, end):
@@ -403,7 +403,7 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
                 raise MemoryError("no room")
             yield minibatch
 
-    monkeypatch.setattr(module._Work, "sampled", sampled)
+    monkeypatch.setattr(module.EpochWork, "sampled", sampled)
     expected = alone(2)[1]
     shares = Roles(4, samplers).shares(0, 17, 3)
     rank = next(sampler for sampler, begin, end in shares if begin <= batch < end)

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
@@ -18,9 +18,12 @@ from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
 from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
-from spsample.timeline import Phases, waiting_for
+from spsample.timeline import waiting_for
 
-__all__ = ["FactoredEpoch", "Plan", "Work"]
+if TYPE_CHECKING:
+    from spsample.loading.factored.loader import EpochWork
+
+__all__ = ["FactoredEpoch", "Plan"]
 
 _ASK, _TRAINED, _STANDBY = 0, 1, 2
 """Kinds of messages to the rank that assigns batches."""
@@ -30,29 +33,6 @@ _TICKET, _SEALED = 5, 6
 """Kinds of messages from the rank that assigns batches."""
 _PHASE = "letters of samplers and trainers"
 _MICROSECOND = 1e-6
-
-
-class Work(Protocol):
-    """The work of a rank in an epoch.
-
-    Attributes
-    ----------
-    phases : Phases
-    """
-
-    phases: Phases
-
-    def sampled(self, first: int, end: int) -> Iterator[Any]:
-        """Sample the minibatches of a bulk."""
-        ...
-
-    def collated(self, minibatch: Any) -> Any:
-        """Make the batch of a minibatch, with features, perhaps on its way to a device."""
-        ...
-
-    def arrived(self, batch: Any) -> Any:
-        """Return the batch, in the thread that uses it."""
-        ...
 
 
 class Plan(NamedTuple):
@@ -93,7 +73,7 @@ class FactoredEpoch:
     plan : Plan
     comm : Communicator
         Used by the thread that delivers messages alone.
-    work : Work
+    work : EpochWork
 
     Attributes
     ----------
@@ -101,7 +81,7 @@ class FactoredEpoch:
         Of a sampler; empty on other ranks.
     """
 
-    def __init__(self, plan: Plan, comm: Communicator, work: Work) -> None:
+    def __init__(self, plan: Plan, comm: Communicator, work: EpochWork) -> None:
         self._plan, self._rank, self._work = plan, comm.rank, work
         self._roles = plan.roles
         call = f"{_PHASE} ({self._roles.in_words})"

@@ -11,7 +11,7 @@ from spsample.comm import collective
 from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import count, format_bytes, require_bytes
-from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
+from spsample.errors import CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate, gather_features
@@ -20,6 +20,7 @@ from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
 from spsample.loading.options import SamplingOptions
 from spsample.loading.order import Delivered, as_seeds
+from spsample.loading.ranks import duplicated
 from spsample.planning.budget import largest_fitting
 from spsample.planning.buffers import Buffers
 from spsample.planning.bulk_plan import BulkPlan
@@ -156,7 +157,8 @@ class FactoredLoader(Loader):
             self.switches = require_bool("switches", switches)
             self._deliver_by(copies_to(device), timeline)
             self._local_graph = local.to_device(self.backend)
-            self._features_of = features if _is_function(features) else None
+            is_function = callable(features) and not isinstance(features, FeatureSource)
+            self._features_of = features if is_function else None
             self.collate = Collate(None if self._features_of else features, labels, local)
             self._place_features()
             self._most_batches = require_bulk_size("bulk_size", bulk_size)
@@ -170,7 +172,7 @@ class FactoredLoader(Loader):
         self.bulk_size = 1
         self._plan_bulks()
         self._require_same_data()
-        self._letters = _for_letters(self.comm)
+        self._letters = duplicated(self.comm, "Pipelines without threads: sync.")
         self._under_way: FactoredEpoch | None = None
         self.trained = self.queue_peak = 0
 
@@ -242,9 +244,9 @@ class FactoredLoader(Loader):
         return self._copies.arrived(self._trial.collated(minibatch))  # type: ignore[no-any-return]
 
     @property
-    def _trial(self) -> _Work:
+    def _trial(self) -> EpochWork:
         epoch = 2**64 - 1
-        return _Work(self, epoch, self._positions(epoch))
+        return EpochWork(self, epoch, self._positions(epoch))
 
     def close(self) -> None:
         """End a pass that is under way, and free the communicator of the messages; collective, and the last call."""
@@ -262,16 +264,10 @@ class FactoredLoader(Loader):
                 raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
         require_same(self.comm, epoch=epoch, next_batch=first)
         plan = Plan(
-            self.roles,
-            first,
-            self.num_batches,
-            self.step_batches,
-            self.bulk_size,
-            self.queue_memory,
-            self.switches,
+            self.roles, first, self.num_batches, self.step_batches, self.bulk_size, self.queue_memory, self.switches
         )
         self._leave_pass()  # passes share the communicator of the messages
-        under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
+        under_way = FactoredEpoch(plan, self._letters, EpochWork(self, epoch, self._positions(epoch)))
         self._under_way = under_way
         this_pass = self._pass
         try:
@@ -374,7 +370,7 @@ class FactoredLoader(Loader):
         )
 
 
-class _Work:
+class EpochWork:
     """The work of a loader's threads in an epoch."""
 
     def __init__(self, loader: FactoredLoader, epoch: int, positions: NDArray[np.int64]) -> None:
@@ -424,10 +420,6 @@ def _local(graph: BaseGraph) -> Any:
     return local
 
 
-def _is_function(features: Any) -> bool:
-    return callable(features) and not isinstance(features, FeatureSource)
-
-
 def _require_own(features: Any) -> None:
     """Refuse features that all ranks gather at once."""
     if comm_of(features).size > 1:
@@ -437,10 +429,3 @@ def _require_own(features: Any) -> None:
             expected="features that each rank reads by itself: an array, or those of a store",
             hint="Each trainer is in a batch of its own.",
         )
-
-
-def _for_letters(comm: Any) -> Any:
-    try:
-        return comm.duplicate()
-    except BackendError as error:
-        raise BackendError(f"{error} Pipelines without threads: sync.") from error
