@@ -91,23 +91,19 @@ class _SumsOrRows(NamedTuple):
         is_rows = np.array([sums is None for sums in cheaper], np.bool_)
         of_ranks = [sums or _no_sums(block, k) for sums, k in zip(cheaper, requests.batches.tolist(), strict=True)]
         pieces = [sums.pieces for sums in of_ranks]
+        sizes = np.array([sum(len(piece.columns) for piece in of_rank) for of_rank in pieces], np.int64)
+        columns = Sent(np.concatenate([piece.columns for of_rank in pieces for piece in of_rank]), sizes)
         rows = rows_for(block, requests, is_rows, False)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
             pack_pieces([[np.diff(piece.indptr) for piece in of_rank] for of_rank in pieces]),
-            either(is_rows, _columns_of(pieces), rows.columns),
+            either(is_rows, columns, rows.columns),
             pack_pieces(
                 [[piece.numerators for piece in of_rank] for of_rank in pieces], [sums.largest for sums in of_ranks]
             ),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]
-
-
-def _columns_of(pieces: list[list[ColumnMatrix]]) -> Sent:
-    """The columns of each rank's sums."""
-    columns = np.concatenate([piece.columns for of_rank in pieces for piece in of_rank])
-    return Sent(columns, np.array([sum(len(piece.columns) for piece in of_rank) for of_rank in pieces], np.int64))
 
 
 def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
