@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
+from spsample.comm.message_thread import EVERYONE, Message, MessageThread
 from spsample.common.locks import renewed
 from spsample.common.packing import pack, unframed
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
@@ -31,7 +31,7 @@ _GIVE, _BATCH = 3, 4
 """Kinds of messages to the sampler of a batch (whose number is batch * ranks + rank), and from there."""
 _TICKET, _SEALED = 5, 6
 """Kinds of messages from the rank that assigns batches."""
-_PHASE = "letters of samplers and trainers"
+_PHASE = "messages of samplers and trainers"
 _MICROSECOND = 1e-6
 
 
@@ -85,7 +85,7 @@ class FactoredEpoch:
         self._plan, self._rank, self._work = plan, comm.rank, work
         self._roles = plan.roles
         call = f"{_PHASE} ({self._roles.in_words})"
-        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase=_PHASE, call=call)
+        self._messages = MessageThread(comm, self._deliver, self._ended, phase=_PHASE, call=call)
         self.queue = BatchQueue(plan.queue_bytes, self._send)
         self._stream: SimpleQueue[Any] = SimpleQueue()  # assigned batches and ends of steps, in order
         self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
@@ -107,8 +107,8 @@ class FactoredEpoch:
         if self._plan.first_step == self._plan.num_steps:
             return
         token = _Token()
-        weakref.finalize(token, _leave, self._mailbox, self.queue, self._threads)
-        self._mailbox.start()
+        weakref.finalize(token, _leave, self._messages, self.queue, self._threads)
+        self._messages.start()
         for thread in self._threads:
             thread.start()
         if not self._roles.samples(self._rank):
@@ -131,13 +131,13 @@ class FactoredEpoch:
 
     def fail(self, error: Exception) -> None:
         """Report to all ranks that this one has failed, wherever they wait."""
-        self._mailbox.fail(error)
+        self._messages.fail(error)
 
     # ------------------------------------------------------------------------------------------ the loop's thread
 
     def _of_step(self) -> Iterator[Any]:
         while True:
-            if not self._mailbox.is_here:
+            if not self._messages.is_here:
                 raise BackendError("a pass of a factored loader cannot go on in a forked process")
             with self._work.phases.timed("waiting"):
                 item = self._ready.get()
@@ -150,23 +150,23 @@ class FactoredEpoch:
             yield self._work.arrived(item)
             del item
             micros = int((time.perf_counter() - begin) / _MICROSECOND)
-            self._mailbox.post(self._roles.dispenser, _TRAINED, micros)
+            self._messages.post(self._roles.dispenser, _TRAINED, micros)
 
     def _ask(self) -> None:
         for _ in range(AHEAD):
-            self._mailbox.post(self._roles.dispenser, _ASK)
+            self._messages.post(self._roles.dispenser, _ASK)
 
     def _finish(self) -> None:
         """Wait until all ranks are here."""
         for thread in self._threads:
             thread.join()
-        self._mailbox.finish()
-        self._mailbox.join()
+        self._messages.finish()
+        self._messages.join()
         if self._failure is not None:
             raise self._failure
 
     def _join(self) -> None:
-        self._mailbox.join()
+        self._messages.join()
         self.queue.close()
         for thread in self._threads:
             thread.join()
@@ -189,7 +189,7 @@ class FactoredEpoch:
                 if not is_open:
                     return
         if self._plan.switches:
-            self._mailbox.post(self._roles.dispenser, _STANDBY)
+            self._messages.post(self._roles.dispenser, _STANDBY)
             self._ask()
 
     def _fetch(self) -> None:
@@ -218,47 +218,47 @@ class FactoredEpoch:
 
     # ------------------------------------------------------------------------ the thread that delivers messages
 
-    def _deliver(self, letter: Letter) -> None:
-        if letter.kind == _BATCH:
+    def _deliver(self, message: Message) -> None:
+        if message.kind == _BATCH:
             with self._arrival:
-                self._arrived[letter.number] = letter.payload
+                self._arrived[message.number] = message.payload
                 self._arrival.notify_all()
-        elif letter.kind == _TICKET:
-            self._stream.put(letter.number)
-        elif letter.kind == _SEALED:
-            self._stream.put(Sealed(letter.number))
-        elif letter.kind == _GIVE:
-            self.queue.give(*divmod(letter.number, self._roles.ranks))
+        elif message.kind == _TICKET:
+            self._stream.put(message.number)
+        elif message.kind == _SEALED:
+            self._stream.put(Sealed(message.number))
+        elif message.kind == _GIVE:
+            self.queue.give(*divmod(message.number, self._roles.ranks))
         else:
-            self._give_out(letter)
+            self._give_out(message)
 
-    def _give_out(self, letter: Letter) -> None:
+    def _give_out(self, message: Message) -> None:
         """Assign batches, on the rank that does."""
-        if letter.kind == _STANDBY:
-            self._tickets.stand_by(letter.source)
+        if message.kind == _STANDBY:
+            self._tickets.stand_by(message.source)
             return
         ask = self._tickets.ask
         assigned = (
-            ask(letter.source)
-            if letter.kind == _ASK
-            else self._tickets.trained(letter.source, letter.number * _MICROSECOND)
+            ask(message.source)
+            if message.kind == _ASK
+            else self._tickets.trained(message.source, message.number * _MICROSECOND)
         )
         for item in assigned:
             if isinstance(item, Ticket):
-                self._mailbox.post(item.rank, _TICKET, item.batch)
+                self._messages.post(item.rank, _TICKET, item.batch)
                 self._let_give(self._samplers[item.batch], item)
             else:
-                self._mailbox.post(EVERYONE, _SEALED, item.step)
+                self._messages.post(EVERYONE, _SEALED, item.step)
 
     def _let_give(self, sampler: int, ticket: Ticket) -> None:
         """Let the sampler of a batch send it: by a message without payload, unless it is this rank."""
         if sampler == self._rank:
             self.queue.give(*ticket)
         else:
-            self._mailbox.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
+            self._messages.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
-        self._mailbox.post(rank, _BATCH, batch, minibatch)
+        self._messages.post(rank, _BATCH, batch, minibatch)
 
     def _ended(self, failure: Exception | None) -> None:
         if failure is None:
@@ -281,10 +281,10 @@ class _Token:
     """An object that the loop holds: once it is freed, batches are taken no more."""
 
 
-def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
+def _leave(messages: MessageThread, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
     """End the threads of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
-    mailbox.fail(_left(mailbox.rank))
+    messages.fail(_left(messages.rank))
     queue.close()
-    mailbox.join(LONGEST_GOODBYE)
+    messages.join(LONGEST_GOODBYE)
     for thread in threads:
         thread.join(LONGEST_GOODBYE)

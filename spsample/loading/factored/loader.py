@@ -172,7 +172,7 @@ class FactoredLoader(Loader):
         self.bulk_size = 1
         self._plan_bulks()
         self._require_same_data()
-        self._letters = duplicated(self.comm, "Pipelines without threads: sync.")
+        self._message_comm = duplicated(self.comm, "Pipelines without threads: sync.")
         self._under_way: FactoredEpoch | None = None
         self.trained = self.queue_peak = 0
 
@@ -252,7 +252,7 @@ class FactoredLoader(Loader):
         """End a pass that is under way, and free the communicator of the messages; collective, and the last call."""
         self._leave_pass()
         if not self._is_closed:
-            self._letters.close()
+            self._message_comm.close()
         self._is_closed = True
 
     # --------------------------------------------------------------------------------------------------- a pass
@@ -267,7 +267,7 @@ class FactoredLoader(Loader):
             self.roles, first, self.num_batches, self.step_batches, self.bulk_size, self.queue_memory, self.switches
         )
         self._leave_pass()  # passes share the communicator of the messages
-        under_way = FactoredEpoch(plan, self._letters, EpochWork(self, epoch, self._positions(epoch)))
+        under_way = FactoredEpoch(plan, self._message_comm, EpochWork(self, epoch, self._positions(epoch)))
         self._under_way = under_way
         this_pass = self._pass
         try:
