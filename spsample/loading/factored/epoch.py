@@ -14,9 +14,9 @@ from spsample.comm.message_thread import EVERYONE, Message, MessageThread
 from spsample.common.locks import renewed
 from spsample.common.packing import pack, unframed
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
+from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
-from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
 from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
 from spsample.timeline import waiting_for
 
@@ -29,7 +29,7 @@ _ASK, _TRAINED, _STANDBY = 0, 1, 2
 """Kinds of messages to the rank that assigns batches."""
 _GIVE, _BATCH = 3, 4
 """Kinds of messages to the sampler of a batch (whose number is batch * ranks + rank), and from there."""
-_TICKET, _SEALED = 5, 6
+_ASSIGNED, _STEP_END = 5, 6
 """Kinds of messages from the rank that assigns batches."""
 _PHASE = "messages of samplers and trainers"
 _MICROSECOND = 1e-6
@@ -97,7 +97,7 @@ class FactoredEpoch:
             for sampler, begin, end in self._roles.shares(plan.first, plan.num_batches, plan.bulk_size)
             for batch in range(begin, end)
         }
-        self._tickets = Tickets(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
+        self._assignments = Assignments(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
         self._threads = [BackgroundThread(self._fetch, self._thread_failed, "features")]
         if self._roles.samples(self._rank):
             self._threads.append(BackgroundThread(self._sample, self._thread_failed, "sampling"))
@@ -144,17 +144,17 @@ class FactoredEpoch:
             if isinstance(item, Exception):
                 self._ready.put(item)
                 raise item
-            if isinstance(item, Sealed):
+            if isinstance(item, StepEnd):
                 return
             begin = time.perf_counter()
             yield self._work.arrived(item)
             del item
             micros = int((time.perf_counter() - begin) / _MICROSECOND)
-            self._messages.post(self._roles.dispenser, _TRAINED, micros)
+            self._messages.post(self._roles.coordinator, _TRAINED, micros)
 
     def _ask(self) -> None:
         for _ in range(AHEAD):
-            self._messages.post(self._roles.dispenser, _ASK)
+            self._messages.post(self._roles.coordinator, _ASK)
 
     def _finish(self) -> None:
         """Wait until all ranks are here."""
@@ -189,7 +189,7 @@ class FactoredEpoch:
                 if not is_open:
                     return
         if self._plan.switches:
-            self._messages.post(self._roles.dispenser, _STANDBY)
+            self._messages.post(self._roles.coordinator, _STANDBY)
             self._ask()
 
     def _fetch(self) -> None:
@@ -204,7 +204,7 @@ class FactoredEpoch:
                     return
                 item = self._work.collated(unframed(packed_batch))
             self._ready.put(item)
-            if isinstance(item, Sealed) and item.step + 1 == self._plan.num_steps:
+            if isinstance(item, StepEnd) and item.step + 1 == self._plan.num_steps:
                 return
             if isinstance(item, Exception):
                 return
@@ -223,39 +223,39 @@ class FactoredEpoch:
             with self._arrival:
                 self._arrived[message.number] = message.payload
                 self._arrival.notify_all()
-        elif message.kind == _TICKET:
+        elif message.kind == _ASSIGNED:
             self._stream.put(message.number)
-        elif message.kind == _SEALED:
-            self._stream.put(Sealed(message.number))
+        elif message.kind == _STEP_END:
+            self._stream.put(StepEnd(message.number))
         elif message.kind == _GIVE:
             self.queue.give(*divmod(message.number, self._roles.ranks))
         else:
-            self._give_out(message)
+            self._assign(message)
 
-    def _give_out(self, message: Message) -> None:
+    def _assign(self, message: Message) -> None:
         """Assign batches, on the rank that does."""
         if message.kind == _STANDBY:
-            self._tickets.stand_by(message.source)
+            self._assignments.stand_by(message.source)
             return
-        ask = self._tickets.ask
+        ask = self._assignments.ask
         assigned = (
             ask(message.source)
             if message.kind == _ASK
-            else self._tickets.trained(message.source, message.number * _MICROSECOND)
+            else self._assignments.trained(message.source, message.number * _MICROSECOND)
         )
         for item in assigned:
-            if isinstance(item, Ticket):
-                self._messages.post(item.rank, _TICKET, item.batch)
+            if isinstance(item, Assignment):
+                self._messages.post(item.rank, _ASSIGNED, item.batch)
                 self._let_give(self._samplers[item.batch], item)
             else:
-                self._messages.post(EVERYONE, _SEALED, item.step)
+                self._messages.post(EVERYONE, _STEP_END, item.step)
 
-    def _let_give(self, sampler: int, ticket: Ticket) -> None:
+    def _let_give(self, sampler: int, assignment: Assignment) -> None:
         """Let the sampler of a batch send it: by a message without payload, unless it is this rank."""
         if sampler == self._rank:
-            self.queue.give(*ticket)
+            self.queue.give(*assignment)
         else:
-            self._messages.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
+            self._messages.post(sampler, _GIVE, assignment.batch * self._roles.ranks + assignment.rank)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
         self._messages.post(rank, _BATCH, batch, minibatch)

@@ -39,7 +39,7 @@ class Roles(NamedTuple):
         return self.ranks - self.samplers
 
     @property
-    def dispenser(self) -> int:
+    def coordinator(self) -> int:
         """The rank that assigns batches to ranks: a sampler."""
         return self.ranks - 1
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Sealed", "Ticket", "Tickets"]
+__all__ = ["Assignment", "Assignments", "StepEnd"]
 
 AHEAD = 2
 """Batches that a rank may have: the one that it trains, and the next one, which is fetched meanwhile."""
 
 
-class Ticket(NamedTuple):
+class Assignment(NamedTuple):
     """A batch, and the rank that trains it."""
 
     batch: int
     rank: int
 
 
-class Sealed(NamedTuple):
+class StepEnd(NamedTuple):
     """The end of a step, all of whose batches are assigned."""
 
     step: int
 
 
-class Tickets:
+class Assignments:
     """The assignments of one epoch, made on one rank.
 
     Batches are assigned in order, first to ranks that have none. A rank that trains one gets the next ahead of time
@@ -50,11 +50,11 @@ class Tickets:
 
     Examples
     --------
-    >>> tickets = Tickets(first=0, num_batches=3, per_step=2, trainers=2)
-    >>> tickets.ask(0), tickets.ask(1)
-    ([Ticket(batch=0, rank=0)], [Ticket(batch=1, rank=1), Sealed(step=0)])
-    >>> tickets.ask(1)  # ahead of time
-    [Ticket(batch=2, rank=1), Sealed(step=1)]
+    >>> assignments = Assignments(first=0, num_batches=3, per_step=2, trainers=2)
+    >>> assignments.ask(0), assignments.ask(1)
+    ([Assignment(batch=0, rank=0)], [Assignment(batch=1, rank=1), StepEnd(step=0)])
+    >>> assignments.ask(1)  # ahead of time
+    [Assignment(batch=2, rank=1), StepEnd(step=1)]
     """
 
     def __init__(self, first: int, num_batches: int, per_step: int, trainers: int) -> None:
@@ -74,27 +74,27 @@ class Tickets:
         """Record that a sampler has sampled its batches, and may train."""
         self._standby.add(rank)
 
-    def ask(self, rank: int) -> list[Ticket | Sealed]:
+    def ask(self, rank: int) -> list[Assignment | StepEnd]:
         """Record that a rank has room for one more batch, and return what is assigned now."""
         self._asking.append(rank)
         return self._assigned()
 
-    def trained(self, rank: int, seconds: float) -> list[Ticket | Sealed]:
+    def trained(self, rank: int, seconds: float) -> list[Assignment | StepEnd]:
         """Record the time in which a rank trained the first batch that it had, and that it has room for another one."""
         before = self._seconds.get(rank, seconds)
         self._seconds[rank] = 0.5 * (before + seconds)
         self._held[rank].popleft()
         return self.ask(rank)
 
-    def _assigned(self) -> list[Ticket | Sealed]:
-        assigned: list[Ticket | Sealed] = []
+    def _assigned(self) -> list[Assignment | StepEnd]:
+        assigned: list[Assignment | StepEnd] = []
         while self._next < self._end and (rank := self._chosen()) is not None:
             self._asking.remove(rank)
             self._held.setdefault(rank, deque()).append(self._next)
-            assigned.append(Ticket(self._next, rank))
+            assigned.append(Assignment(self._next, rank))
             self._next += 1
             if self._next == self._end or self._next % self._per_step == 0:
-                assigned.append(Sealed((self._next - 1) // self._per_step))
+                assigned.append(StepEnd((self._next - 1) // self._per_step))
         return assigned
 
     def _chosen(self) -> int | None:
