@@ -73,7 +73,7 @@ def test_roles_that_cannot_be(given, said):
 
 def test_errors_say_who_does_what_once():
     roles = Roles(4, 2)
-    assert roles.in_words == "ranks 2 to 3 sample, ranks 0 to 1 train"
+    assert str(roles) == "ranks 2 to 3 sample, ranks 0 to 1 train"
     for error in (CommunicationError("rank 3 is gone"), RankError(3, "OSError: no disk")):
         said = str(error)
         for _ in range(2):

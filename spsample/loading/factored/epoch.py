@@ -84,7 +84,7 @@ class FactoredEpoch:
     def __init__(self, plan: Plan, comm: Communicator, work: EpochWork) -> None:
         self._plan, self._rank, self._work = plan, comm.rank, work
         self._roles = plan.roles
-        call = f"{_PHASE} ({self._roles.in_words})"
+        call = f"{_PHASE} ({self._roles})"
         self._messages = MessageThread(comm, self._deliver, self._ended, phase=_PHASE, call=call)
         self.queue = BatchQueue(plan.queue_bytes, self._send)
         self._stream: SimpleQueue[Any] = SimpleQueue()  # assigned batches and ends of steps, in order

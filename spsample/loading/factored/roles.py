@@ -26,7 +26,7 @@ class Roles(NamedTuple):
     Examples
     --------
     >>> roles = Roles(ranks=4, samplers=1)
-    >>> roles.trainers, roles.samples(3), roles.in_words
+    >>> roles.trainers, roles.samples(3), str(roles)
     (3, True, 'rank 3 samples, ranks 0 to 2 train')
     """
 
@@ -57,21 +57,19 @@ class Roles(NamedTuple):
         for number, (begin, end) in enumerate(bulk_ranges(first, num_batches, size, warm_up_divisor(1))):
             yield self.trainers + number % self.samplers, begin, end
 
-    @property
-    def in_words(self) -> str:
-        """The roles as text."""
+    def __str__(self) -> str:
         samplers, trainers = range(self.trainers, self.ranks), range(self.trainers)
         return (
             f"{_named(samplers)} {_verb('sample', len(samplers))}, {_named(trainers)} {_verb('train', len(trainers))}"
         )
 
     def explain(self, error: CommunicationError | RankError) -> None:
-        """Add `in_words` to the text of an error that names a rank which is lost or has failed, unless it is there."""
-        if self.in_words in str(error):
+        """Add the roles to the text of an error that names a rank which is lost or has failed, unless it is there."""
+        if str(self) in str(error):
             return
         if isinstance(error, RankError):
-            error.message = f"{error.message} ({self.in_words})"
-        error.args = (f"{error} ({self.in_words})",)
+            error.message = f"{error.message} ({self})"
+        error.args = (f"{error} ({self})",)
 
 
 class SamplerCount(NamedTuple):
