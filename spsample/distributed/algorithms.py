@@ -32,7 +32,7 @@ MARGIN = 0.03
 NEAR = 2
 """Ratio of numbers of batches up to which bulks are taken to be of one kind."""
 
-MOST_KINDS = 64
+MAX_KINDS = 64
 """Kinds that are known at a time; the oldest is dropped."""
 
 
@@ -181,7 +181,7 @@ def _are_near(kind: BulkKind, other: BulkKind) -> bool:
 
 
 def _forget_oldest(known: dict[BulkKind, Any]) -> None:
-    while len(known) > MOST_KINDS:
+    while len(known) > MAX_KINDS:
         del known[next(iter(known))]
 
 

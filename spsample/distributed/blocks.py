@@ -89,11 +89,11 @@ class GraphRows:
         return None if array is None else array[places]
 
 
-RowReader: TypeAlias = "StoredRows | GraphRows"
+BlockReader: TypeAlias = "StoredRows | GraphRows"
 """A source of rows of A."""
 
 
-def block_row(rows: RowReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
+def block_row(rows: BlockReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
     """Block row `block` as a matrix of its own: local rows by place, all n columns, original ids."""
     if placement.position is not None:
         return PickedRows(rows, placement.vertices_of(block, rows.index_dtype), backend)
@@ -101,7 +101,7 @@ def block_row(rows: RowReader, placement: Placement, block: int, backend: Backen
     return _range(rows, first, end, backend)
 
 
-def _range(rows: RowReader, first: int, end: int, backend: Backend) -> LocalOperand:
+def _range(rows: BlockReader, first: int, end: int, backend: Backend) -> LocalOperand:
     """Rows `first` to `end - 1`: their entries stay where they are."""
     starts = np.array(rows.array("indptr", first, end + 1), np.int64)
     begin, stop = int(starts[0]), int(starts[-1])
@@ -116,12 +116,12 @@ class PickedRows(LocalOperand):
 
     Parameters
     ----------
-    rows : RowReader
+    rows : BlockReader
         Of which only these rows are read.
     vertices : int array
     """
 
-    def __init__(self, rows: RowReader, vertices: IntArray, backend: Backend) -> None:
+    def __init__(self, rows: BlockReader, vertices: IntArray, backend: Backend) -> None:
         starts = cast("NDArray[np.int64]", rows.array("indptr", 0, rows.num_nodes + 1))
         begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
         indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
@@ -139,8 +139,8 @@ class PickedRows(LocalOperand):
         return ids
 
 
-def _matrix(rows: RowReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
+def _matrix(rows: BlockReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
     return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
 
 
-__all__ = ["GraphRows", "PickedRows", "RowReader", "StoredRows", "block_row"]
+__all__ = ["BlockReader", "GraphRows", "PickedRows", "StoredRows", "block_row"]

@@ -12,7 +12,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Communicator, collective
 from spsample.comm.headers import exchange_numbers
 from spsample.comm.objects import differing
-from spsample.distributed.blocks import RowReader
+from spsample.distributed.blocks import BlockReader
 from spsample.errors import InputError
 from spsample.store.base_graph import BaseGraph
 
@@ -50,7 +50,7 @@ class DistributedGraph(BaseGraph):
         return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
 
 
-def require_same_graph(comm: Communicator, rows: RowReader) -> None:
+def require_same_graph(comm: Communicator, rows: BlockReader) -> None:
     """Refuse graphs that differ between ranks; collective.
 
     Graphs of stores are compared by the checksums that their stores keep; nothing is read. Where a rank has its graph

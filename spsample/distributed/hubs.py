@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends import QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
-from spsample.distributed.blocks import RowReader
+from spsample.distributed.blocks import BlockReader
 from spsample.distributed.column_ranges import column_sums
 from spsample.distributed.placement import Placement, equal_bounds
 from spsample.sparse import LocalOperand
@@ -21,7 +21,7 @@ HUB_ROW_OVERHEAD = 8 + 8 + 8
 """Bytes of a hub row besides its entries: its pointer, its id and the place of its entries."""
 
 
-def hub_vertices(channel: Channel, block: LocalOperand, rows: RowReader, budget: int) -> IntArray:
+def hub_vertices(channel: Channel, block: LocalOperand, rows: BlockReader, budget: int) -> IntArray:
     """Ascending ids of the vertices that are sources of the most edges and whose rows fit in `budget` bytes together.
 
     A sampler needs the row of a vertex about as often as it draws the vertex, which it does along its out-edges.

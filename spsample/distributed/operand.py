@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
-from spsample.distributed.blocks import RowReader
+from spsample.distributed.blocks import BlockReader
 from spsample.distributed.column_ranges import ColumnRanges
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement
@@ -21,7 +21,7 @@ class HeldRows(NamedTuple):
 
     Attributes
     ----------
-    rows : RowReader
+    rows : BlockReader
         Their source, which knows the sizes of the whole A.
     placement : Placement
         The part of each row: one part per block row, and one more for the hub rows, where there are any.
@@ -31,7 +31,7 @@ class HeldRows(NamedTuple):
         The hub rows, which every rank has.
     """
 
-    rows: RowReader
+    rows: BlockReader
     placement: Placement
     block: LocalOperand
     hubs: LocalOperand | None = None

@@ -23,7 +23,7 @@ from spsample.common.checks import require_choice
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT, AlgorithmChoice, BulkKind, ChosenAlgorithm
-from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
+from spsample.distributed.blocks import BlockReader, GraphRows, PickedRows, StoredRows, block_row
 from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
@@ -76,7 +76,7 @@ class PartitionedGraph(DistributedGraph):
     _algorithms: ClassVar[Mapping[str, type[PartitionedOperand]]] = ALGORITHMS
 
     def __init__(
-        self, rows: RowReader, grid: ProcessGrid, algorithm: str, hub_bytes: int, placement: Placement
+        self, rows: BlockReader, grid: ProcessGrid, algorithm: str, hub_bytes: int, placement: Placement
     ) -> None:
         self.grid = grid
         self.comm = grid.comm
@@ -149,7 +149,7 @@ class PartitionedGraph(DistributedGraph):
 
     @classmethod
     def _made(
-        cls, read: Callable[[], RowReader], grid: ProcessGrid, algorithm: str, replicate_hubs: Any, partition: Any
+        cls, read: Callable[[], BlockReader], grid: ProcessGrid, algorithm: str, replicate_hubs: Any, partition: Any
     ) -> PartitionedGraph:
         """Check the arguments of `open`, and make the graph; collective."""
         if not isinstance(grid, ProcessGrid):
@@ -371,7 +371,7 @@ class PartitionedGraph(DistributedGraph):
         )
 
 
-def _placed(rows: RowReader, parts: NDArray[Any] | None, num_blocks: int) -> Placement:
+def _placed(rows: BlockReader, parts: NDArray[Any] | None, num_blocks: int) -> Placement:
     """Place each row of A."""
     if parts is None:
         return balanced(rows.array("indptr", 0, rows.num_nodes + 1), num_blocks)

@@ -12,7 +12,7 @@ from spsample.comm.objects import comm_of
 from spsample.distributed.cooperative import (
     CooperativeBulk,
     CooperativeMiniBatch,
-    Owners,
+    VertexOwners,
     owners_of,
     require_targets,
     share_out,
@@ -97,7 +97,7 @@ class SharedByRanks:
 
     Attributes
     ----------
-    owners : Owners
+    owners : VertexOwners
         The same on all ranks.
 
     Examples
@@ -109,7 +109,7 @@ class SharedByRanks:
     (9, [(3, 7), (7, 14)])
     """
 
-    owners: Owners
+    owners: VertexOwners
 
     stride: ClassVar[int] = 1
     """Batches of a step."""

@@ -12,8 +12,8 @@ from spsample.backends import StackedRows, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners, order_in_groups
+from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
+from spsample.distributed.column.frontier import RemoteFrontier, RowRequests, order_in_groups
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, packed, repeated, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
@@ -67,7 +67,7 @@ class Edges(NamedTuple):
 
 
 def extract(
-    frontier: RowsAtOwners, rows: FetchedRows | None, src: Columns, edge_ids: bool
+    frontier: RemoteFrontier, rows: FetchedBlockRows | None, src: Columns, edge_ids: bool
 ) -> tuple[StackedRows, Int64Array | None]:
     """Rows Q of A restricted to each batch's src (with weights, where A has them), and edge ids where asked for.
 
@@ -85,7 +85,7 @@ def extract(
     return _stacked(frontier, [piece for piece in pieces if len(piece.kept)] or pieces[:1], src)
 
 
-def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
+def _kinds_to_ask_for(frontier: RemoteFrontier, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
     """Choose each part's request: NOTHING where its rows are here, ROWS where they take fewer bytes than src, or EDGES.
 
     A request for edges comes with src.
@@ -96,7 +96,9 @@ def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Colu
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
-def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
+def _ask_parts(
+    frontier: RemoteFrontier, wanted: Int64Array, src: Columns, edge_ids: bool
+) -> tuple[Edges, FetchedBlockRows]:
     """Send the requests in `wanted`: some parts answer with edges, others with rows, the rest with nothing.
 
     An owner that is asked for edges sends the rows instead where those are fewer bytes.
@@ -129,7 +131,7 @@ class _Answers(NamedTuple):
 
     @classmethod
     def of_parts(
-        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RowsAtOwners, edge_ids: bool
+        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RemoteFrontier, edge_ids: bool
     ) -> _Answers:
         """Keep the answers of `parts`."""
         lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
@@ -191,7 +193,7 @@ def _only(requests: RowRequests, ranks: NDArray[np.bool_]) -> StackedSelector:
 
 
 def _extracted(
-    frontier: RowsAtOwners, rows: FetchedRows, src_ptr: Int64Array, src: IntArray
+    frontier: RemoteFrontier, rows: FetchedBlockRows, src_ptr: Int64Array, src: IntArray
 ) -> tuple[StackedRows, NDArray[Any] | None, Int64Array | None]:
     """Edges of fetched rows, in the order of Q; their weights, where A has them, and ids, where they were fetched."""
     A, ids = rows.matrix, rows.edge_ids
@@ -203,13 +205,13 @@ def _extracted(
     return edges, None if A.data is None else A.data[at], None if ids is None else ids[at]
 
 
-def _edges_of(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
+def _edges_of(frontier: RemoteFrontier, rows: FetchedBlockRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
     edges, weights, ids = _extracted(frontier, rows, src.ptr, src.sorted)
     return Edges(rows.kept(frontier), RowArrays(row_lengths(edges), edges.columns, weights, ids))
 
 
-def _stacked(frontier: RowsAtOwners, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
+def _stacked(frontier: RemoteFrontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all of Q's stacked rows, in their order."""
     edges = joined([piece.rows for piece in pieces])
     kept = np.concatenate([piece.kept for piece in pieces])

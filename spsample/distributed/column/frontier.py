@@ -1,4 +1,4 @@
-"""`RowsAtOwners`: the rows that a rank's batches need; their owners get them once, and answer several requests."""
+"""`RemoteFrontier`: the rows that a rank's batches need; their owners get them once, and answer several requests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Answer(Protocol):
         ...
 
 
-class RowsAtOwners:
+class RemoteFrontier:
     """The rows of Q at their owners, who know a rank's distinct rows, and as bit masks the batches that need each.
 
     Attributes
@@ -141,7 +141,7 @@ class RowsAtOwners:
 
 
 def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
-    """Read the columns that `RowsAtOwners.excluded` sent, for the stacked batches of all ranks."""
+    """Read the columns that `RemoteFrontier.excluded` sent, for the stacked batches of all ranks."""
     lengths = unpack(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
@@ -204,4 +204,4 @@ def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
     return distinct.astype(ids.dtype, copy=False), places[ids]
 
 
-__all__ = ["PHASE", "RowRequests", "RowsAtOwners", "order_in_groups", "received_exclusion"]
+__all__ = ["PHASE", "RemoteFrontier", "RowRequests", "order_in_groups", "received_exclusion"]

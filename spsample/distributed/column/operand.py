@@ -10,8 +10,8 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.extraction import Columns, extract
-from spsample.distributed.column.fetched import FetchedRows
-from spsample.distributed.column.frontier import Answer, RowRequests, RowsAtOwners, received_exclusion
+from spsample.distributed.column.fetched import FetchedBlockRows
+from spsample.distributed.column.frontier import Answer, RemoteFrontier, RowRequests, received_exclusion
 from spsample.distributed.column.rows import RowDraw, sample_rows
 from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
 from spsample.distributed.grid import ProcessGrid
@@ -51,18 +51,18 @@ class ColumnFrontier(Frontier):
 
     def __init__(self, A: ColumnOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self._fetched: FetchedRows | None = None  # came with sums by column, and are kept for an extraction
-        self._rows: RowsAtOwners | None = None
+        self._fetched: FetchedBlockRows | None = None  # came with sums by column, and are kept for an extraction
+        self._rows: RemoteFrontier | None = None
 
     @property
-    def rows(self) -> RowsAtOwners:
+    def rows(self) -> RemoteFrontier:
         """The rows, which their owners get when they are first needed."""
         return self._registered(None)
 
-    def _registered(self, more: Answer | None) -> RowsAtOwners:
+    def _registered(self, more: Answer | None) -> RemoteFrontier:
         """Return the rows; owners who get them now answer `more`, too."""
         if self._rows is None:
-            self._rows = RowsAtOwners(self.A.owners, self.Q, more)
+            self._rows = RemoteFrontier(self.A.owners, self.Q, more)
         return self._rows
 
     def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:

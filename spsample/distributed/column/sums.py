@@ -14,8 +14,8 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, PartialSums, Qua
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
+from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
+from spsample.distributed.column.frontier import RemoteFrontier, RowRequests
 from spsample.distributed.partials import received_sums
 from spsample.distributed.wire_format import either, keep_from, pack_pieces, width_of
 from spsample.sparse import LocalOperand
@@ -33,11 +33,11 @@ STEP_ENTRIES = 1 << 16
 class Answered(NamedTuple):
     """Answers of the owners: rows of some parts, sums of the others; k rows for each part, empty where it sent rows."""
 
-    rows: FetchedRows
+    rows: FetchedBlockRows
     sums: list[PartialSums]
 
 
-def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Answered:
+def ask(frontier: RemoteFrontier, rule: QuantisationRule, later_bytes: int) -> Answered:
     """Ask each part for the rows of Q, or their sums by column.
 
     `later_bytes` is about the number of bytes that an extraction from a part takes if its rows are not fetched now.
@@ -53,7 +53,7 @@ def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Ans
     return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
-def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
+def merged(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
     block = frontier.owners.block
@@ -65,7 +65,7 @@ def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -
     )
 
 
-def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+def draw_from_answers(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
-    from spsample.distributed.cooperative.owned import Owners
+    from spsample.distributed.cooperative.owned import VertexOwners
     from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
 
 __all__ = ["pieces_of", "require_targets", "share_out"]
 
 
-def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> CooperativeBulk:
+def share_out(bulk: BulkSample, owners: VertexOwners, comm: Communicator) -> CooperativeBulk:
     """Give each rank its rows of all minibatches of a bulk; collective.
 
     Parameters
     ----------
     bulk : BulkSample
         This rank's minibatches of the bulk, drawn with ``include_targets``.
-    owners : Owners
+    owners : VertexOwners
         The same on all ranks.
     comm : Communicator
         Phase "pieces".
@@ -75,7 +75,7 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
     return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
 
 
-def pieces_of(bulk: BulkSample, owners: Owners) -> list[list[NDArray[Any]]]:
+def pieces_of(bulk: BulkSample, owners: VertexOwners) -> list[list[NDArray[Any]]]:
     """The arrays that each rank gets of the minibatches of a bulk on the host, as `PieceReader` reads them.
 
     Examples
@@ -108,7 +108,7 @@ def require_targets(sampler: Sampler) -> None:
         )
 
 
-def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> None:
+def _cut(minibatch: MiniBatch, owners: VertexOwners, writers: list[PieceWriter]) -> None:
     """Write each rank's rows of a minibatch."""
     src = minibatch.src_nodes
     if len(src) >= 2**31:
