@@ -12,7 +12,7 @@ from spsample.loading.copies import COPIES, COPIES_AHEAD
 from spsample.loading.fetching import Gathering
 from spsample.loading.hints import NextEpoch, Start, known_ahead
 from spsample.loading.order import Delivered
-from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
+from spsample.loading.prefetch import Ahead, Prefetcher, StageChain
 from spsample.loading.ranks import Duplicates, Lockstep
 from spsample.loading.serial import SerialChoice, follow
 from spsample.planning.bulk_plan import warm_up_divisor
@@ -85,7 +85,7 @@ class Stages:
     ----------
     duplicates : Duplicates or None
         Of graph and features, for threads that communicate.
-    left : Pipeline or None
+    left : StageChain or None
         Of the last pass: its threads end once those of the other ranks do.
     next_epoch : NextEpoch
     serial_choice : SerialChoice or None
@@ -105,7 +105,7 @@ class Stages:
         self.ahead, self.fetch, self.assignment, self.looks_ahead = ahead, fetch, assignment, looks_ahead
         has_threads = graph.comm.size > 1 and ahead.prefetch > 0
         self.duplicates = Duplicates(graph, features) if has_threads else None
-        self.left: Pipeline | None = None
+        self.left: StageChain | None = None
         self.next_epoch = NextEpoch(graph.comm)
         self.serial_choice = SerialChoice() if ahead.prefetch > 0 and ahead.stage_threads is None else None
 
@@ -197,9 +197,9 @@ class Pass:
         stages = self._stages
         if stages.left is not None:
             stages.left.join()
-        with Pipeline(waits=stages.duplicates is None, phases=self._phases) as pipeline:
-            stages.left = pipeline if stages.duplicates is not None else None
-            sampled, last = self._prefetchers(pipeline, first, collation)
+        with StageChain(waits=stages.duplicates is None, phases=self._phases) as chain:
+            stages.left = chain if stages.duplicates is not None else None
+            sampled, last = self._prefetchers(chain, first, collation)
             batches = one_by_one(last)
             while True:
                 with self._phases.timed("waiting"):
@@ -212,7 +212,7 @@ class Pass:
                 del item
 
     def _prefetchers(
-        self, pipeline: Pipeline, first: int, collation: Collation
+        self, chain: StageChain, first: int, collation: Collation
     ) -> tuple[Prefetcher[RankBulk], Prefetcher[Chunk]]:
         """Start threads that sample bulks and make batches; on several ranks each works in step with its peers."""
         stages, phases = self._stages, self._phases
@@ -220,13 +220,13 @@ class Pass:
         comms = (None, None) if duplicates is None else duplicates.comms
         waiting = [partial(phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
         sampling, gathering = (
-            None if comm is None else Lockstep[Any](comm, pipeline.failures, timed)
+            None if comm is None else Lockstep[Any](comm, chain.failures, timed)
             for comm, timed in zip(comms, waiting, strict=True)
         )
         bulks = self._all_bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
         of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
         in_step = bulks if sampling is None else sampling.over(bulks)
-        sampled = pipeline.prefetch(in_step, of_bulks, "sampling", ahead.threads_of("sampling"))
+        sampled = chain.prefetch(in_step, of_bulks, "sampling", ahead.threads_of("sampling"))
         to_come = phases.over(waiting_for("input", "features"), sampled)
         features = self._loader.features if duplicates is None else duplicates.features
         collated = self._collated(to_come, collation, features, gathering)
@@ -234,11 +234,11 @@ class Pass:
         is_bounded = duplicates is not None or ahead.queue_bytes is not None
         in_chunk = 1 if is_bounded else MAX_BATCHES  # ranks in step make as many of them
         of_items = Ahead(FEATURES_AHEAD, ahead.queue_bytes, lambda chunk: chunk.nbytes)
-        items = pipeline.prefetch(chunks(fetched, in_chunk), of_items, "features", ahead.threads_of("features"))
+        items = chain.prefetch(chunks(fetched, in_chunk), of_items, "features", ahead.threads_of("features"))
         if self._copies.device is not None:
             batches = phases.over(waiting_for("input", COPIES), one_by_one(items))
             copied = chunks(self._copies.over(batches, phases), in_chunk)
-            items = pipeline.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
+            items = chain.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
         return sampled, items
 
     def _collated(

@@ -19,13 +19,13 @@ from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases, waiting_for
 
-__all__ = ["LONGEST_GOODBYE", "Ahead", "BackgroundThread", "ClosableIterator", "Pipeline", "Prefetcher"]
+__all__ = ["MAX_JOIN_SECONDS", "Ahead", "BackgroundThread", "ClosableIterator", "Prefetcher", "StageChain"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-LONGEST_GOODBYE = 10.0
-"""Seconds for which a pipeline that does not wait for its threads waits for them once it is freed, or Python exits."""
+MAX_JOIN_SECONDS = 10.0
+"""Seconds for which a chain that does not wait for its threads waits for them once it is freed, or Python exits."""
 
 
 class ClosableIterator(Protocol[T_co]):
@@ -254,7 +254,7 @@ class Prefetcher(Generic[T]):
 
     The end is known only by beginning another item, so that every item has to be released. An item that the
     consumer waits for is begun in any case. An exception of the generator is raised in the consumer, as it is and with
-    its traceback. Made by `Pipeline.prefetch`.
+    its traceback. Made by `StageChain.prefetch`.
     """
 
     def __init__(self, buffer: _Buffer[T], name: str, threads: int | None) -> None:
@@ -289,9 +289,9 @@ class Prefetcher(Generic[T]):
 
 
 class _Shared:
-    """Held by a pipeline and by each of its threads, so that it lives as long as one of them runs.
+    """Held by a chain and by each of its threads, so that it lives as long as one of them runs.
 
-    The finalizer of a pipeline may itself be interrupted by a Ctrl-C. Then this object is still there when Python
+    The finalizer of a chain may itself be interrupted by a Ctrl-C. Then this object is still there when Python
     exits, and its finalizer ends the threads: one that is in a kernel at that time would abort the process.
     """
 
@@ -300,10 +300,10 @@ class _Shared:
         self.failures: list[Exception] = []
 
 
-class Pipeline:
+class StageChain:
     """Prefetchers, each of which may read from those before it; they end together.
 
-    They end when the `with` block is left, when the pipeline is freed, or when the interpreter exits, whichever comes
+    They end when the `with` block is left, when the chain is freed, or when the interpreter exits, whichever comes
     first.
 
     Parameters
@@ -316,8 +316,8 @@ class Pipeline:
 
     Examples
     --------
-    >>> with Pipeline() as pipeline:
-    ...     squares = pipeline.prefetch((i * i for i in range(3)), ahead=1, name="squares")
+    >>> with StageChain() as chain:
+    ...     squares = chain.prefetch((i * i for i in range(3)), ahead=1, name="squares")
     ...     for square in squares:
     ...         squares.release()
     ...         print(square)
@@ -330,7 +330,7 @@ class Pipeline:
         self._shared = _Shared(Phases() if phases is None else phases)
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
-        seconds = None if waits else LONGEST_GOODBYE
+        seconds = None if waits else MAX_JOIN_SECONDS
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._shared, _end, self._prefetchers, seconds)
 
@@ -349,7 +349,7 @@ class Pipeline:
         prefetcher.start()
         return prefetcher
 
-    def __enter__(self) -> Pipeline:
+    def __enter__(self) -> StageChain:
         """Return itself."""
         return self
 
@@ -375,7 +375,7 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
     """Close all, then wait for them in order: one that waits for an item of an earlier one gets its end.
 
     A Ctrl-C that comes meanwhile is raised after they have ended: a thread must not be in a kernel when Python exits.
-    Both finalizers of a pipeline may run at a time, one of them called by garbage collection within the other.
+    Both finalizers of a chain may run at a time, one of them called by garbage collection within the other.
     """
     _close(prefetchers)
     interrupt: KeyboardInterrupt | None = None

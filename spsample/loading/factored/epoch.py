@@ -17,7 +17,7 @@ from spsample.errors import BackendError, CommunicationError, RankError, SpSampl
 from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
-from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
+from spsample.loading.prefetch import MAX_JOIN_SECONDS, BackgroundThread
 from spsample.timeline import waiting_for
 
 if TYPE_CHECKING:
@@ -285,6 +285,6 @@ def _leave(messages: MessageThread, queue: BatchQueue, threads: list[BackgroundT
     """End the threads of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
     messages.fail(_left(messages.rank))
     queue.close()
-    messages.join(LONGEST_GOODBYE)
+    messages.join(MAX_JOIN_SECONDS)
     for thread in threads:
-        thread.join(LONGEST_GOODBYE)
+        thread.join(MAX_JOIN_SECONDS)
