@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.copies import Copies
-    from spsample.loading.options import SamplingOptions
+    from spsample.loading.options import SamplingGroup
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
@@ -72,7 +72,7 @@ class Loader:
         seeds: NDArray[np.int64],
         sampler: Sampler,
         batch_size: int,
-        sampling: SamplingOptions,
+        sampling: SamplingGroup,
         cut: Batches | None = None,
     ) -> None:
         self.graph, self.sampler, self.batch_size, self.comm = graph, sampler, batch_size, graph.comm

@@ -21,9 +21,9 @@ from spsample.loading.batch import Batch, Collate
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
-from spsample.loading.options import AheadOptions, FeatureOptions, RankOptions, SamplingOptions, refuse_removed
+from spsample.loading.options import AheadGroup, FeatureGroup, RankGroup, SamplingGroup, refuse_removed
 from spsample.loading.order import Order, as_seeds
-from spsample.loading.passes import Collation, Pass, Stages
+from spsample.loading.passes import Collation, Pass, PassStages
 from spsample.loading.ranks import assignment_of
 from spsample.planning.buffers import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
@@ -141,7 +141,7 @@ class BulkLoader(Loader):
         Batches of an epoch, of all ranks.
     comm : Communicator
         The ranks of the graph.
-    ahead : AheadOptions
+    ahead : AheadGroup
         The arguments of the amounts of work at once and ahead, and of threads.
     phases : Phases
         The counts of `seconds`.
@@ -169,34 +169,34 @@ class BulkLoader(Loader):
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int | str = AheadOptions.bulk_size,
-        memory_budget: int | str | None = AheadOptions.memory_budget,
-        prefetch: int = AheadOptions.prefetch,
-        features: Any = FeatureOptions.features,
-        labels: ArrayLike | None = FeatureOptions.labels,
-        edge_ids: bool = SamplingOptions.edge_ids,
-        shuffle: bool | Order = SamplingOptions.shuffle,
-        drop_last: bool = SamplingOptions.drop_last,
-        random_seed: int = SamplingOptions.random_seed,
-        backend: str | None = SamplingOptions.backend,
-        batches: str = RankOptions.batches,
-        parts: ArrayLike | None = RankOptions.parts,
-        fetch: str = FeatureOptions.fetch,
-        stage_threads: StageThreads | str | Sequence[int] | None = AheadOptions.stage_threads,
-        prefetch_budget: int | str | None = AheadOptions.prefetch_budget,
-        transform: Callable[[Any], Any] | None = FeatureOptions.transform,
-        device: Any = FeatureOptions.device,
-        timeline: Timeline | None = AheadOptions.timeline,
+        bulk_size: int | str = AheadGroup.bulk_size,
+        memory_budget: int | str | None = AheadGroup.memory_budget,
+        prefetch: int = AheadGroup.prefetch,
+        features: Any = FeatureGroup.features,
+        labels: ArrayLike | None = FeatureGroup.labels,
+        edge_ids: bool = SamplingGroup.edge_ids,
+        shuffle: bool | Order = SamplingGroup.shuffle,
+        drop_last: bool = SamplingGroup.drop_last,
+        random_seed: int = SamplingGroup.random_seed,
+        backend: str | None = SamplingGroup.backend,
+        batches: str = RankGroup.batches,
+        parts: ArrayLike | None = RankGroup.parts,
+        fetch: str = FeatureGroup.fetch,
+        stage_threads: StageThreads | str | Sequence[int] | None = AheadGroup.stage_threads,
+        prefetch_budget: int | str | None = AheadGroup.prefetch_budget,
+        transform: Callable[[Any], Any] | None = FeatureGroup.transform,
+        device: Any = FeatureGroup.device,
+        timeline: Timeline | None = AheadGroup.timeline,
         **removed: NoReturn,
     ) -> None:
         refuse_removed("BulkLoader", removed)
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
-            sampling = SamplingOptions(shuffle, drop_last, random_seed, edge_ids, backend)
-            self.ahead = AheadOptions(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
-            wanted = FeatureOptions(features, labels, fetch, transform, device)
-            ranks = RankOptions(batches, parts)
+            sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
+            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
+            wanted = FeatureGroup(features, labels, fetch, transform, device)
+            ranks = RankGroup(batches, parts)
             cut = batches_of(ranks.batches, ranks.parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
@@ -215,7 +215,7 @@ class BulkLoader(Loader):
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
             )
-        self._stages = Stages(
+        self._stages = PassStages(
             graph, self.features, self.ahead, FETCHES[wanted.fetch], assignment, looks_ahead=is_hinted
         )
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from spsample.timeline import Timeline
 
-__all__ = ["AheadOptions", "FeatureOptions", "RankOptions", "SamplingOptions", "refuse_removed"]
+__all__ = ["AheadGroup", "FeatureGroup", "RankGroup", "SamplingGroup", "refuse_removed"]
 
 _REMOVED = {"transform_workers": "Call the transform in the thread that gathers features: transform= alone."}
 
 
 @dataclass(frozen=True)
-class SamplingOptions:
+class SamplingGroup:
     """Order of the seeds, and sampling."""
 
     shuffle: bool | Order = True
@@ -46,7 +46,7 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True)
-class FeatureOptions:
+class FeatureGroup:
     """Features, labels and device of batches."""
 
     features: Any = None
@@ -63,7 +63,7 @@ class FeatureOptions:
 
 
 @dataclass(frozen=True)
-class AheadOptions:
+class AheadGroup:
     """Work at once and ahead, its memory and its threads."""
 
     bulk_size: int | str = USUAL_BULK_SIZE
@@ -102,7 +102,7 @@ class AheadOptions:
 
 
 @dataclass(frozen=True)
-class RankOptions:
+class RankGroup:
     """Assignment of batches to ranks."""
 
     batches: str = "shuffled"

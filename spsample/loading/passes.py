@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.base import Loader
     from spsample.loading.fetching import PerBatch
-    from spsample.loading.options import AheadOptions
+    from spsample.loading.options import AheadGroup
     from spsample.loading.ranks import BatchAssignment
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["CollateFn", "Collation", "Pass", "SizeOf", "Stages"]
+__all__ = ["CollateFn", "Collation", "Pass", "PassStages", "SizeOf"]
 
 FEATURES_AHEAD = 2
 """Batches, or chunks of small ones, whose features may be gathered before they are asked for."""
@@ -67,7 +67,7 @@ class Collation(NamedTuple):
         return None if self.size_of is None or self.transform is not None else self.size_of(batch)
 
 
-class Stages:
+class PassStages:
     """The stages of a loader, and the state that one of its passes leaves to the next.
 
     Parameters
@@ -75,7 +75,7 @@ class Stages:
     graph : BaseGraph
         As given. On several ranks with prefetch it is duplicated, which is collective.
     features : FeatureSource or None
-    ahead : AheadOptions
+    ahead : AheadGroup
     fetch : PerBatch
     assignment : BatchAssignment
     looks_ahead : bool
@@ -96,7 +96,7 @@ class Stages:
         self,
         graph: BaseGraph,
         features: FeatureSource | None,
-        ahead: AheadOptions,
+        ahead: AheadGroup,
         fetch: PerBatch,
         assignment: BatchAssignment,
         *,
@@ -143,13 +143,13 @@ class Pass:
     Parameters
     ----------
     loader : Loader
-    stages : Stages
+    stages : PassStages
     epoch : int
     bulk_size : int
         Batches of a bulk of all ranks, at most.
     """
 
-    def __init__(self, loader: Loader, stages: Stages, epoch: int, bulk_size: int) -> None:
+    def __init__(self, loader: Loader, stages: PassStages, epoch: int, bulk_size: int) -> None:
         self._loader, self._stages, self._epoch, self._bulk_size = loader, stages, epoch, bulk_size
         self._phases, self._copies, self._num_batches = loader.phases, loader._copies, loader.num_batches
         self._start = Start(None, goes_on=False)

@@ -18,7 +18,7 @@ from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.copies import COPIES, copies_to
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
-from spsample.loading.options import SamplingOptions
+from spsample.loading.options import SamplingGroup
 from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.ranks import duplicated
 from spsample.planning.budget import largest_fitting
@@ -149,7 +149,7 @@ class FactoredLoader(Loader):
             self.roles = require_roles(graph.comm.size, sampler_ranks)
             local = _local(graph)
             ids, batch_size = check_arguments(local, as_seeds(local, seeds), sampler, batch_size)
-            sampling = SamplingOptions(require_bool("shuffle", shuffle), drop_last, random_seed, edge_ids, backend)
+            sampling = SamplingGroup(require_bool("shuffle", shuffle), drop_last, random_seed, edge_ids, backend)
             super().__init__(graph, ids, sampler, batch_size, sampling)
             batches = graph.comm.size if step_batches is None else step_batches
             self.step_batches = require_int("step_batches", batches, minimum=1)
