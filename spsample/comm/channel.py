@@ -23,10 +23,10 @@ from spsample.comm.communicator import Array, Communicator
 from spsample.comm.headers import HEADER_WORDS, PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError, InputError
 
-MOST_TOGETHER = 1 << 20
+MAX_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
-MOST_ARRAYS = HEADER_WORDS - 1
+MAX_ARRAYS = HEADER_WORDS - 1
 """Arrays of an exchange, a gather or a broadcast, at most."""
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
@@ -80,7 +80,7 @@ class Channel:
     def exchange(self, sends: Sequence[Sent], *, phase: str) -> list[Received]:
         """Send rows of up to seven arrays to each rank of the group, and return those that came from each.
 
-        They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
+        They travel together, as one message for each rank, where no rank of the group has more than `MAX_TOGETHER`
         bytes to send; else each array by itself, which spares copies.
         """
         _require_few("sends", sends)
@@ -100,7 +100,7 @@ class Channel:
         """Return the counts that the ranks have for this one, and whether any of them sends its arrays one by one."""
         if len(rows) < 2:
             return self._header(counts, call), True
-        apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MOST_TOGETHER
+        apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MAX_TOGETHER
         flagged = counts.astype(np.int64, copy=True)
         flagged[:, 0] |= _APART * apart
         expected = self._header(flagged, call)
@@ -214,8 +214,8 @@ class Channel:
 
 
 def _require_few(argument: str, arrays: Sequence[Any]) -> None:
-    if len(arrays) > MOST_ARRAYS:
-        expected = f"at most {MOST_ARRAYS}, whose counts a header holds"
+    if len(arrays) > MAX_ARRAYS:
+        expected = f"at most {MAX_ARRAYS}, whose counts a header holds"
         raise InputError(argument=argument, given=f"{len(arrays)} arrays", expected=expected)
 
 

@@ -14,10 +14,10 @@ from spsample.common.checks import short
 from spsample.errors import InputError
 
 _AT_EXIT = 10
-_LONGEST_TIMEOUT = 1e9
+_MAX_TIMEOUT = 1e9
 """Seconds, some 30 years: a number that every clock and transport accepts."""
 _BUSY = 1e-3
-_SHORTEST, _LONGEST = 2e-5, 1e-3
+_MIN_PAUSE, _MAX_PAUSE = 2e-5, 1e-3
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -35,8 +35,8 @@ def timeout_or_default(timeout: float | None) -> float:
         seconds = float(value)
     except (ValueError, TypeError, OverflowError):
         seconds = -1.0
-    if not 0 < seconds <= _LONGEST_TIMEOUT:
-        expected = f"a positive number of seconds, at most {_LONGEST_TIMEOUT:.0e}"
+    if not 0 < seconds <= _MAX_TIMEOUT:
+        expected = f"a positive number of seconds, at most {_MAX_TIMEOUT:.0e}"
         raise InputError(argument=argument, given=short(value), expected=expected)
     return seconds
 
@@ -53,7 +53,7 @@ def wait_for(done: Callable[[], bool], timeout: float) -> bool:
     (True, False)
     """
     begin = time.monotonic()
-    pause = _SHORTEST
+    pause = _MIN_PAUSE
     while not done():
         waited = time.monotonic() - begin
         if waited > timeout:
@@ -62,7 +62,7 @@ def wait_for(done: Callable[[], bool], timeout: float) -> bool:
             _yield()
         else:
             time.sleep(pause)
-            pause = min(_LONGEST, 1.2 * pause)
+            pause = min(_MAX_PAUSE, 1.2 * pause)
     return True
 
 

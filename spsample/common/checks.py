@@ -31,7 +31,7 @@ _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
 """Number of values of a signed type that are not negative, by its bytes."""
 
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+_MAX_NAME, _MAX_PATH = 255, 4095
 """Bytes between two separators, and of a whole path, of the usual file systems."""
 
 
@@ -217,7 +217,7 @@ def require_path(argument: str, value: Any) -> Path:
     name = os.fspath(value)
     require_type(argument, name, str, "a path as text")
     if not _can_be_a_path(name):
-        expected = f"a path of at most {_LONGEST_PATH} bytes, of names of at most {_LONGEST_NAME}"
+        expected = f"a path of at most {_MAX_PATH} bytes, of names of at most {_MAX_NAME}"
         raise InputError(argument=argument, given=short(name), expected=expected)
     return Path(name)
 
@@ -228,7 +228,7 @@ def _can_be_a_path(name: str) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
     longest = max(map(len, encoded.split(os.fsencode(os.sep))))
-    return bool(encoded) and b"\0" not in encoded and len(encoded) <= _LONGEST_PATH and longest <= _LONGEST_NAME
+    return bool(encoded) and b"\0" not in encoded and len(encoded) <= _MAX_PATH and longest <= _MAX_NAME
 
 
 def require_share(argument: str, value: Any, expected: str) -> float:

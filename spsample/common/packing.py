@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "Packed", "Span", "aligned", "pack", "unframed"]
+__all__ = ["ALIGNMENT", "BufferSpan", "Packed", "aligned", "pack", "unframed"]
 
 ALIGNMENT = 64
 
@@ -21,7 +21,7 @@ _PLAIN_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "in
 """Types of tensors that NumPy has, too."""
 
 
-class Span(NamedTuple):
+class BufferSpan(NamedTuple):
     """The place of a buffer: its begin, and its bytes."""
 
     begin: int
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
         Its pickle, without large buffers.
     buffers : list of memoryview
         The large buffers.
-    spans : list of Span
+    spans : list of BufferSpan
         The place of each of them.
     nbytes : int
         Bytes of all.
@@ -45,7 +45,7 @@ class Packed(NamedTuple):
 
     head: bytes
     buffers: list[memoryview]
-    spans: list[Span]
+    spans: list[BufferSpan]
     nbytes: int
 
     def write(self, target: memoryview) -> None:
@@ -104,11 +104,11 @@ def unframed(whole: NDArray[np.uint8]) -> Any:
     return pickle.loads(whole[head : head + length].tobytes(), buffers=views)
 
 
-def _placed(sizes: Sequence[int]) -> tuple[list[Span], int]:
+def _placed(sizes: Sequence[int]) -> tuple[list[BufferSpan], int]:
     """Return the places of buffers of these sizes, each at a multiple of 64 bytes; and the bytes of all."""
     spans, end = [], 0
     for size in sizes:
-        spans.append(Span(end, size))
+        spans.append(BufferSpan(end, size))
         end += aligned(size)
     return spans, end
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from spsample.backends import available_backends
 from spsample.common.checks import require_int
 
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 
 Result = TypeVar("Result")
 
@@ -37,7 +37,7 @@ def set_num_threads(threads: int) -> None:
     --------
     >>> set_num_threads(2)
     """
-    count = require_int("threads", threads, minimum=1, maximum=MOST_THREADS)
+    count = require_int("threads", threads, minimum=1, maximum=MAX_THREADS)
     core = compiled_core()
     if core is not None:
         core.set_num_threads(count)

@@ -195,7 +195,7 @@ class _Room:
         return held < self._ahead.items and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
 
 
-class _Buffer(Generic[T]):
+class _ItemQueue(Generic[T]):
     """The items that a prefetcher's thread has made, and the signals of its consumer; all that the thread holds.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
@@ -257,7 +257,7 @@ class Prefetcher(Generic[T]):
     its traceback. Made by `StageChain.prefetch`.
     """
 
-    def __init__(self, buffer: _Buffer[T], name: str, threads: int | None) -> None:
+    def __init__(self, buffer: _ItemQueue[T], name: str, threads: int | None) -> None:
         self._buffer = buffer
         self._thread = BackgroundThread(buffer.fill, buffer.fail, name, threads, buffer.source.close)
         self.start, self.join = self._thread.start, self._thread.join
@@ -344,7 +344,7 @@ class StageChain:
     ) -> Prefetcher[T]:
         """Start a thread that makes `items`; its kernels have `threads`, or as many as those of the caller."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
-        prefetcher = Prefetcher(_Buffer(items, bounds, self._shared, name), name, threads)
+        prefetcher = Prefetcher(_ItemQueue(items, bounds, self._shared, name), name, threads)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher

@@ -38,7 +38,7 @@ BUFFERS = 2
 GRAIN = 1 << 20
 """Unit of the size of pinned buffers, in bytes."""
 
-LEAST_ROWS = 1 << 20
+MIN_ROWS = 1 << 20
 """Bytes of rows of features from which on they have pinned memory of their own: copying less twice costs little."""
 
 Write = Callable[[NDArray[np.uint8]], None]
@@ -132,7 +132,7 @@ class CudaCalls:
 
 
 @dataclass
-class _Buffer:
+class _PinnedBuffer:
     """Pinned memory, and the event of the copy that reads it."""
 
     memory: torch.Tensor | None = None
@@ -155,21 +155,21 @@ class PinnedTransfer(Transfer):
     calls : CudaCalls
     buffers : int
         Number of buffers; more where more copies are under way at once, as of two passes.
-    least_rows : int
+    min_rows : int
         Bytes of rows from which on they have pinned memory of their own.
     """
 
-    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, least_rows: int = LEAST_ROWS) -> None:
+    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, min_rows: int = MIN_ROWS) -> None:
         self._calls = calls
-        self._least_rows = least_rows
+        self._min_rows = min_rows
         self._rows: weakref.WeakValueDictionary[int, NDArray[np.uint8]] = weakref.WeakValueDictionary()  # by address
         self._stream = calls.new_stream()
-        self._buffers = deque(_Buffer() for _ in range(buffers))
+        self._buffers = deque(_PinnedBuffer() for _ in range(buffers))
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
         """Return pinned memory, which lives as long as views of the array; None for few rows, or where it is short."""
         nbytes = 4 * count * dim
-        if nbytes < max(self._least_rows, 1):
+        if nbytes < max(self._min_rows, 1):
             return None
         try:
             memory: NDArray[np.uint8] = self._calls.pinned(nbytes).numpy()
@@ -211,17 +211,17 @@ class PinnedTransfer(Transfer):
         stream.wait_event(landed.ready)
         landed.whole.record_stream(stream)
 
-    def _free_buffer(self) -> _Buffer:
+    def _free_buffer(self) -> _PinnedBuffer:
         """Return the oldest buffer, once no copy reads it any more."""
         try:
             buffer = self._buffers.popleft()
         except IndexError:  # all of them are in use
-            return _Buffer()
+            return _PinnedBuffer()
         if buffer.read is not None:
             buffer.read.synchronize()
         return buffer
 
-    def _room(self, buffer: _Buffer, nbytes: int) -> torch.Tensor:
+    def _room(self, buffer: _PinnedBuffer, nbytes: int) -> torch.Tensor:
         """Return bytes of a buffer, which grows by an eighth more than it has to."""
         if buffer.memory is None or len(buffer.memory) < nbytes:
             buffer.memory = None
@@ -248,7 +248,7 @@ def transfer_to(device: torch.device) -> Transfer:
 Apart = Callable[[NDArray[np.uint8]], torch.Tensor | None]
 
 
-class _Piece(NamedTuple):
+class _PackedArray(NamedTuple):
     """The place of an array: within the packed bytes, or within bytes that were copied on their own."""
 
     begin: int
@@ -262,7 +262,7 @@ class _Piece(NamedTuple):
         return whole[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
 
 
-_NOWHERE = _Piece(0, 0, torch.uint8, (0,))
+_NOWHERE = _PackedArray(0, 0, torch.uint8, (0,))
 
 
 class _Source(NamedTuple):
@@ -309,7 +309,7 @@ class PackedTensors:
 
     def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
-        self._pieces: list[_Piece] = [_NOWHERE] * len(sources)
+        self._pieces: list[_PackedArray] = [_NOWHERE] * len(sources)
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
         low, high, begin = 0, 0, 0  # addresses of a run of memory, and its place in the packed bytes
@@ -323,7 +323,7 @@ class PackedTensors:
                 low, high = address, address if alone is None else address + nbytes
                 begin = aligned(self.nbytes) if alone is None else 0
             place = begin + address - low if nbytes else 0
-            self._pieces[number] = _Piece(place, nbytes, dtype, shape, alone)
+            self._pieces[number] = _PackedArray(place, nbytes, dtype, shape, alone)
             if grows:
                 high, self.nbytes = address + nbytes, place + nbytes
                 self._written.append((place, values))

@@ -78,7 +78,7 @@ class Timeline:
         with collective(self.comm, call="the making of a timeline"):
             self.path = require_path("path", path)
             self._spans: SpanFile | None = SpanFile(_temporary(self.path, self.comm.rank))
-        self._rows = _Rows()
+        self._rows = _ThreadRows()
         self._names: dict[tuple[str, str], int] = {}
         self._lock = renewed(threading.Lock())
         self._offset = clock_offset(self.comm)
@@ -104,7 +104,7 @@ class Timeline:
         """
         _check_span(name, batch, category)
         for argument, value in (("begin", begin), ("end", end)):
-            require_number(argument, value, lambda seconds: abs(seconds) < _LONGEST, "seconds of time.perf_counter")
+            require_number(argument, value, lambda seconds: abs(seconds) < _MAX_SECONDS, "seconds of time.perf_counter")
         spans = self._spans
         if spans is None:
             return
@@ -181,7 +181,7 @@ class Timeline:
                 write(clock.aligned(block), described)
 
 
-_LONGEST = 1e9
+_MAX_SECONDS = 1e9
 """Seconds that no clock has run: 30 years."""
 
 
@@ -239,7 +239,7 @@ def _gathered(channel: Channel, spans: SpanFile, clock: ClockMap, most: int) -> 
         yield np.split(received.rows, np.cumsum(received.counts)[:-1])
 
 
-class _Rows:
+class _ThreadRows:
     """Numbers of the rows in which threads are shown: one for each name of threads that follow each other."""
 
     def __init__(self) -> None:
