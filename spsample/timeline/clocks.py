@@ -80,12 +80,11 @@ class ClockMap:
     def __init__(self, before: ClockOffset, after: ClockOffset) -> None:
         lowest, highest = max(before.lowest, after.lowest), min(before.highest, after.highest)
         self.error = max(before.error, after.error)
-        self._times = [before.at, after.at]
+        self._times, self._origin = [before.at, after.at], before.origin
         self._offsets = [before.seconds, after.seconds]
         if lowest <= highest:
             self.error = (highest - lowest) / 2
             self._offsets = [(lowest + highest) / 2] * 2
-        self._origin = before.origin
 
     def aligned(self, spans: NDArray[Any]) -> NDArray[Any]:
         """Convert spans to seconds of the timeline, in place."""

@@ -233,8 +233,7 @@ def _gathered(channel: Channel, spans: SpanFile, clock: ClockMap, most: int) -> 
     size, blocks = channel.scope.size, spans.blocks()
     for _ in range(-(-most // SPANS_IN_MEMORY)):
         mine = clock.aligned(next(blocks, np.empty(0, SPAN)))
-        counts = np.zeros(size, np.int64)
-        counts[0] = len(mine)
+        counts = np.array([len(mine), *[0] * (size - 1)], np.int64)
         received = channel.exchange([Sent(mine, counts)], phase="timeline")[0]
         yield np.split(received.rows, np.cumsum(received.counts)[:-1])
 
