@@ -60,7 +60,9 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
             "data": [layer.adj.data for layer in layers],
             "edge_ids": [layer.edge_ids for layer in layers],
         }
-        arrays |= {f"{name}_{number}": np.concatenate(each) for name, each in columns.items() if _is_there(each)}
+        arrays |= {
+            f"{name}_{number}": np.concatenate(each) for name, each in columns.items() if each and each[0] is not None
+        }
         lengths = {"src": columns["src"], "dst": columns["dst"], "entry": columns["indices"]}
         arrays |= {f"{name}_ptr_{number}": _pointers(each) for name, each in lengths.items()}
     return arrays
@@ -70,10 +72,6 @@ def _require_bulk(bulk: object) -> None:
     from spsample.sampling import BulkSample
 
     require_type("bulk", bulk, BulkSample, "a BulkSample")
-
-
-def _is_there(arrays: list[Any]) -> bool:
-    return bool(arrays) and arrays[0] is not None
 
 
 def _pointers(arrays: list[Any]) -> NDArray[np.int64]:
@@ -152,7 +150,8 @@ class BulkFiles:
 
     def resumption(self) -> Resumption:
         """Find where a run goes on; files are written in order, and the last one is compared with its checksum."""
-        path = self._last()
+        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
+        path = max(named, key=_first_batch, default=None)
         if path is None:
             return Resumption(0)
         first = _first_batch(path)
@@ -164,10 +163,6 @@ class BulkFiles:
         except DataError as error:
             return Resumption(first, error)
         return Resumption(int(batch_ids[-1]) + 1)
-
-    def _last(self) -> Path | None:
-        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
-        return max(named, key=_first_batch, default=None)
 
     def _claim(self) -> None:
         path = self.folder / MANIFEST
