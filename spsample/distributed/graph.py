@@ -14,6 +14,7 @@ from spsample.comm.headers import exchange_numbers
 from spsample.comm.objects import differing
 from spsample.distributed.blocks import BlockReader
 from spsample.errors import InputError
+from spsample.sparse.operand import Weighting
 from spsample.store.base_graph import BaseGraph
 
 __all__ = ["DistributedGraph", "require_same_graph"]
@@ -29,8 +30,35 @@ class DistributedGraph(BaseGraph):
 
     is_distributed = True
 
+    _rows: BlockReader
+
     _duplicated: Any = None
     """The communicator or grid that was made for a duplicate."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices of the whole graph."""
+        return self._rows.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of entries of the whole A."""
+        return self._rows.num_edges
+
+    @property
+    def weighting(self) -> Weighting:
+        """Kind of the values of A."""
+        return self._rows.weighting
+
+    @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self._rows.index_dtype
+
+    @property
+    def digest(self) -> str | None:
+        """Digest that tells the graph from others, where it is a store's."""
+        return self._rows.digest
 
     @abstractmethod
     def sampling(self) -> AbstractContextManager[None]:

@@ -31,7 +31,6 @@ from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
 from spsample.errors import DTypeError, InputError
 from spsample.sparse import GraphOperand, LocalOperand
-from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
 from spsample.store.normalization import sums_of_rows
@@ -177,31 +176,6 @@ class PartitionedGraph(DistributedGraph):
                 grid.replication == 1 < grid.num_blocks and SHARE * rows.num_edges * entry <= free[0]
             )
         return graph
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices of the whole graph."""
-        return self._rows.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries of the whole A."""
-        return self._rows.num_edges
-
-    @property
-    def weighting(self) -> Weighting:
-        """Kind of the values of A."""
-        return self._rows.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """Type of vertex ids in samples."""
-        return self._rows.index_dtype
-
-    @property
-    def digest(self) -> str | None:
-        """Digest that tells the graph from others, where it is a store's."""
-        return self._rows.digest
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,28 +58,8 @@ class ReplicatedGraph(DistributedGraph):
         self.comm = comm
         with collective(comm, call="the checks of ReplicatedGraph"):
             require_local(graph)
-        self.graph = graph
-        require_same_graph(comm, GraphRows(graph))
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices."""
-        return self.graph.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries of A."""
-        return self.graph.num_edges
-
-    @property
-    def weighting(self) -> Any:
-        """Kind of the values of A."""
-        return self.graph.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """Type of vertex ids in samples."""
-        return self.graph.index_dtype
+        self.graph, self._rows = graph, GraphRows(graph)
+        require_same_graph(comm, self._rows)
 
     @property
     def host(self) -> Graph:
@@ -91,11 +70,6 @@ class ReplicatedGraph(DistributedGraph):
     def kept_nbytes(self) -> int:
         """Bytes kept on this rank for samplers beyond the arrays of the graph, made on first use."""
         return self.graph.kept_nbytes
-
-    @property
-    def digest(self) -> str | None:
-        """Digest that tells the graph from others, where it is a store's."""
-        return self.graph.digest
 
     @property
     def nbytes(self) -> int:
