@@ -3,9 +3,9 @@
 A *collective call* is a block of work that every rank runs (`collective`); its exchanges go over a `Channel`.
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
 what the sender does and whether it has failed (`spsample.comm.headers`). A rank that fails between two exchanges joins
-the next header with that word set and then goes to the end of the call; so do all who read it. At the end all ranks
-report to each other whether they failed, and all raise. Headers are counted under the phase "status", whatever the
-exchange is for.
+the next header with that word set and then goes to the end of the call; so do all ranks that read it. At the end all
+ranks report to each other whether they failed, and all raise. Headers are counted under the phase "status", whatever
+the exchange is for.
 """
 
 from __future__ import annotations
@@ -241,12 +241,12 @@ def collective(
     channels : Channel
         Those that the block exchanges over; all of one scope.
     call : str
-        What the block does, for the message where other ranks are in another one.
+        Name of the block, for the error where other ranks are in another one.
 
     Raises
     ------
     SpSampleError
-        What a rank raised, of the same type where it is spsample's own, naming the rank. On that rank the original is
+        The error of a rank, of the same type where it is spsample's own, naming the rank. On that rank the original is
         its cause.
     CommunicationError
         If a rank is lost: the communicator is then unusable, and nothing is agreed upon any more. Or if ranks are in

@@ -52,12 +52,12 @@ class CommCheck:
         """Return the result as lines of text."""
         machines = len(set(self.hosts))
         where = "1 machine" if machines == 1 else f"{machines} machines"
-        said = [f"{self.size} ranks over {self.backend} on {where}: every exchange is right"]
-        said += [f"  rank {rank} on {host}" for rank, host in enumerate(self.hosts)] if self.size <= 64 else []
+        lines = [f"{self.size} ranks over {self.backend} on {where}: every exchange is right"]
+        lines += [f"  rank {rank} on {host}" for rank, host in enumerate(self.hosts)] if self.size <= 64 else []
         if self.size > 1:
-            said.append(f"  all-to-all of 64 B per pair: {self.latency * 1e6:.0f} us")
-            said.append(f"  all-to-allv of 4 MiB per pair: {self.bandwidth / 1e9:.2f} GB/s sent by each rank")
-        return said
+            lines.append(f"  all-to-all of 64 B per pair: {self.latency * 1e6:.0f} us")
+            lines.append(f"  all-to-allv of 4 MiB per pair: {self.bandwidth / 1e9:.2f} GB/s sent by each rank")
+        return lines
 
     def as_dict(self) -> dict[str, object]:
         """Return the result as a dictionary."""

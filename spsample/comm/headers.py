@@ -101,7 +101,7 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
     Raises
     ------
     SpSampleError
-        What a rank failed with.
+        The error of a rank.
     CommunicationError
         If the ranks are in different calls, and none has failed; on all of them, naming each rank's.
 
@@ -137,7 +137,7 @@ def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
     name, phase : str
     array : array
     rows_only : bool
-        Whether ranks may have different numbers of rows along the first axis.
+        True where ranks may have different numbers of rows along the first axis.
 
     Examples
     --------

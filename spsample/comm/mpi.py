@@ -46,7 +46,7 @@ class MPICommunicator(MessageCommunicator):
     limit : int
         Bytes of a message, at most; the same on every rank.
     device_buffers : bool, optional
-        Whether MPI reads and writes GPU memory by itself ("CUDA-aware"). None: as the environment variables of the
+        True where MPI reads and writes GPU memory by itself ("CUDA-aware"). None: as the environment variables of the
         usual implementations say, else False: arrays of CuPy then go by way of host memory. Not tested on a GPU.
 
     Raises

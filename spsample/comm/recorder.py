@@ -80,7 +80,7 @@ class Recorder(Communicator):
     comm : Communicator
         Does the work.
     traffic : Traffic, optional
-        Where to count; a new one by default. `split` and `duplicate` return recorders that count there, too.
+        The counts; new ones by default. `split` and `duplicate` return recorders that count there, too.
 
     Examples
     --------

@@ -105,7 +105,7 @@ class Activity:
     Attributes
     ----------
     lost : str
-        What is known of ranks that are lost.
+        Text about ranks that are lost; empty for none.
     """
 
     def __init__(self) -> None:

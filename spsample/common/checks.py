@@ -55,7 +55,7 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     argument : str
         Name of the argument, for the message.
     value : int or numpy integer
-        What was given.
+        The value given.
     minimum, maximum : int, optional
         Inclusive bounds.
 

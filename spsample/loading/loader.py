@@ -58,7 +58,7 @@ class BulkLoader(Loader):
     step t gives rank r batch ``t * p + r``, and where the last step has fewer batches than there are ranks, the others
     get a batch without seeds, so that every rank takes the same number of steps. Making a loader is collective then,
     and so is every step. A rank that fails or leaves early ends the pass on all ranks: with prefetch at their next
-    bulk; without it the others wait for it until their time-out, unless what they do together tells them.
+    bulk; without it the others wait for it until their time-out, unless a collective call reports it.
 
     Parameters
     ----------

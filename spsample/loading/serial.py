@@ -38,7 +38,7 @@ class Look(NamedTuple):
 class SerialChoice:
     """The choice between threads that run ahead of the loop, and serial work in the loop's own thread.
 
-    A pass begins with threads. Looks at the loop, each as short as can tell, then change between the two ways; the one
+    A pass begins with threads. Looks at the loop, each as short as it can be, then change between the two ways; the one
     whose best look is faster is kept until the loop takes another time for a batch. A look goes from one request of the
     loop to another, so that each batch in it has both: the wait for it, and the loop's own work. That on threads begins
     with the second bulk, since they fill their queues during the first one. No look costs more than what it measures

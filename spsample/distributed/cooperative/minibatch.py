@@ -41,7 +41,7 @@ class Routes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CooperativeLayer:
-    """A rank's rows of one layer: targets it owns, and the sources that these need, whoever owns them.
+    """A rank's rows of one layer: targets it owns, and the sources that these need, of any owner.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class CooperativeLayer:
     dst_nodes, src_nodes : int array
         Global ids. The targets come first among the sources, then other vertices of this rank, then those of others.
     edge_ids : int64 array or None
-        Where they were asked for.
+        None where they were not asked for.
     routes : Routes
         The origin of the rows of the sources.
     """

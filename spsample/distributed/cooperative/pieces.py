@@ -32,7 +32,7 @@ class CutLayer(NamedTuple):
     rows : int32 array (num_dst,)
         Rows of rank 0, then those of rank 1, ..., each in the order of the layer.
     row_ptr, entry_ptr : int64 array (p + 1,)
-        Where each rank's rows begin among these, and their entries among `numbers`.
+        The places at which each rank's rows begin among these, and their entries among `numbers`.
     numbers : int32 array (nnz,)
         The column of each entry among its rank's: those that the rank owns first, in the order of the layer, then those
         that others own, by rank and in that order.
@@ -41,7 +41,7 @@ class CutLayer(NamedTuple):
     others, others_ptr : int32 array, int64 array (p + 1,)
         Columns of the layer that others own.
     others_counts : int64 array (p, p)
-        How many of a rank's columns each rank owns; none itself.
+        Number of a rank's columns that each rank owns; 0 for itself.
     """
 
     rows: NDArray[np.int32]
@@ -174,7 +174,7 @@ class PieceReader:
     ranks : int
         p.
     data, edge_ids : bool
-        Whether there are values, and edge ids.
+        True where there are values, and edge ids.
     """
 
     def __init__(self, arrays: Sequence[NDArray[Any]], ranks: int, *, data: bool, edge_ids: bool) -> None:
