@@ -94,15 +94,13 @@ BlockReader: TypeAlias = "StoredRows | GraphRows"
 
 
 def block_row(rows: BlockReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
-    """Block row `block` as a matrix of its own: local rows by place, all n columns, original ids."""
+    """Return block row `block` as a matrix of its own: local rows by place, all n columns, original ids.
+
+    Entries of a range of vertices stay where they are; those of other vertices are copied.
+    """
     if placement.position is not None:
         return PickedRows(rows, placement.vertices_of(block, rows.index_dtype), backend)
     first, end = int(placement.bounds[block]), int(placement.bounds[block + 1])
-    return _range(rows, first, end, backend)
-
-
-def _range(rows: BlockReader, first: int, end: int, backend: Backend) -> LocalOperand:
-    """Rows `first` to `end - 1`: their entries stay where they are."""
     starts = np.array(rows.array("indptr", first, end + 1), np.int64)
     begin, stop = int(starts[0]), int(starts[-1])
     starts -= begin

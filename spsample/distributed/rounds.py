@@ -153,9 +153,8 @@ class _Draws:
                 fresh = dict.fromkeys([*chosen[i], *columns], 1)
                 chosen[i] = dict(islice(fresh.items(), size + self.distributions.margin))
             pending = self._pending(chosen, whole)
-            some_pending, some_unsure = self.distributions.any_reduce(
-                bool(pending), bool(self._unsure(drawing, chosen))
-            )
+            unsure = self._unsure(drawing, chosen)
+            some_pending, some_unsure = self.distributions.any_reduce(bool(pending), bool(unsure))
             if not some_pending:
                 break
         return some_unsure
@@ -167,11 +166,8 @@ class _Draws:
 
     def _units(self, batches: list[int], first: int, count: int) -> UInt64Array:
         """(batches, count) draws of these batches, below their totals."""
-        ids, totals, wide = (
-            self.distributions.batch_ids[batches],
-            self.distributions.totals[batches],
-            self.wide[batches],
-        )
+        P = self.distributions
+        ids, totals, wide = (array[batches] for array in (P.batch_ids, P.totals, self.wide))
         x = [np.zeros(0, np.uint64)]
         for some in (slice(i, i + AT_A_TIME) for i in range(0, len(batches), AT_A_TIME)):
             numbers = np.tile(np.arange(first, first + count), len(ids[some]))

@@ -73,17 +73,6 @@ def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
     return pack(values, np.array([len(values)])).rows
 
 
-def repeated(message: NDArray[np.uint8], to: NDArray[np.bool_]) -> Sent:
-    """Send one message to some of the ranks.
-
-    Examples
-    --------
-    >>> repeated(packed(np.array([1, 3])), np.array([True, False, True])).rows.tolist()
-    [1, 3, 1, 3]
-    """
-    return Sent(np.tile(message, int(to.sum())), np.where(to, len(message), 0))
-
-
 def unpack(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
     """Return the numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
@@ -149,4 +138,4 @@ def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
     return sums
 
 
-__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "repeated", "segment_sums", "unpack", "width_of"]
+__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "segment_sums", "unpack", "width_of"]

@@ -15,7 +15,7 @@ from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import RemoteFrontier, RowRequests, order_in_groups
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, keep_from, pack, packed, repeated, segment_sums, unpack, width_of
+from spsample.distributed.wire_format import either, keep_from, pack, packed, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.operand import own_weights
 
@@ -104,7 +104,8 @@ def _ask_parts(
     An owner that is asked for edges sends the rows instead where those are fewer bytes.
     """
     gaps, sent = src.gaps(), wanted == EDGES
-    columns = repeated(packed(gaps), sent)
+    message = packed(gaps)
+    columns = Sent(np.tile(message, int(sent.sum())), np.where(sent, len(message), 0))
     sends = [Sent(wanted, np.ones(len(wanted), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _EdgesOrRows(edge_ids), phase="extraction")
     edges, rows = (_Answers.of_parts(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))

@@ -64,17 +64,13 @@ class BroadcastRows(RequestedRows):
 
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
         """Fetch by a broadcast of each array."""
-        own = self._whole(edge_ids)
+        A = self.block.matrix
+        ids = self.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
+        own = RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
         lengths, *entries = self.channel.broadcast([packed(own.lengths), *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
         whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         return whole.picked(self.block, wanted)
-
-    def _whole(self, edge_ids: bool) -> RowArrays:
-        """Return all rows of this rank's block."""
-        A = self.block.matrix
-        ids = self.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
-        return RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
 
 
 class RowGroup(Channel):
