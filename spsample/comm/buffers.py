@@ -15,7 +15,7 @@ _UFUNCS: dict[Reduction, str] = {"sum": "add", "max": "maximum", "min": "minimum
 
 
 def on_device(array: Any) -> bool:
-    """Whether the array lies on a GPU.
+    """Return whether the array lies on a GPU.
 
     Examples
     --------

@@ -3,9 +3,9 @@
 A *collective call* is a block of work that every rank runs (`collective`); its exchanges go over a `Channel`.
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
 what the sender does and whether it has failed (`spsample.comm.headers`). A rank that fails between two exchanges joins
-the next header with that word set and then goes to the end of the call; so do all who read it. At the end all ranks
-tell each other whether they failed, and all raise. Headers are counted under the phase "status", whatever the exchange
-is for.
+the next header with that word set and then goes to the end of the call; so do all ranks that read it. At the end all
+ranks report to each other whether they failed, and all raise. Headers are counted under the phase "status", whatever
+the exchange is for.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from spsample.comm.communicator import Array, Communicator
 from spsample.comm.headers import HEADER_WORDS, PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError, InputError
 
-MOST_TOGETHER = 1 << 20
+MAX_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
-MOST_ARRAYS = HEADER_WORDS - 1
-"""That an exchange, a gather or a broadcast may have."""
+MAX_ARRAYS = HEADER_WORDS - 1
+"""Arrays of an exchange, a gather or a broadcast, at most."""
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-_APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
+_APART = 1 << 62
+"""Flag in the first count of a header: the sender has more bytes, or arrays on a device."""
 
 
 class Sent(NamedTuple):
@@ -79,7 +80,7 @@ class Channel:
     def exchange(self, sends: Sequence[Sent], *, phase: str) -> list[Received]:
         """Send rows of up to seven arrays to each rank of the group, and return those that came from each.
 
-        They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
+        They travel together, as one message for each rank, where no rank of the group has more than `MAX_TOGETHER`
         bytes to send; else each array by itself, which spares copies.
         """
         _require_few("sends", sends)
@@ -96,21 +97,21 @@ class Channel:
             return move(rows, counts, expected, phase)
 
     def _agreed_counts(self, counts: Int64Array, rows: Sequence[Array], call: str) -> tuple[Int64Array, bool]:
-        """Counts that the ranks have for this one, and whether any of them wants its arrays to travel by themselves."""
+        """Return the counts that the ranks have for this one, and whether any of them sends its arrays one by one."""
         if len(rows) < 2:
             return self._header(counts, call), True
-        apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MOST_TOGETHER
-        told = counts.astype(np.int64, copy=True)
-        told[:, 0] |= _APART * apart
-        expected = self._header(told, call)
-        wants = bool((expected[:, 0] & _APART).any())
+        apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MAX_TOGETHER
+        flagged = counts.astype(np.int64, copy=True)
+        flagged[:, 0] |= _APART * apart
+        expected = self._header(flagged, call)
+        any_apart = bool((expected[:, 0] & _APART).any())
         expected[:, 0] &= ~_APART
-        return expected, wants
+        return expected, any_apart
 
     def _moved_apart(
         self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
     ) -> list[Received]:
-        """What came of each array, sent by itself."""
+        """Send each array by itself."""
         received = []
         for i, array in enumerate(rows):
             recv_counts = expected[:, i].copy()
@@ -121,7 +122,7 @@ class Channel:
     def _moved_together(
         self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
     ) -> list[Received]:
-        """What came of each array, from messages that hold the rows of all arrays, one array after the other."""
+        """Send one message to each rank, with its rows of all arrays, one array after the other."""
         widths = np.array([row_bytes(array) for array in rows], np.int64)
         sizes, recv_sizes = counts * widths, expected * widths
         send = np.concatenate(_cut([as_bytes(array) for array in rows], sizes))
@@ -136,7 +137,7 @@ class Channel:
 
     @contextmanager
     def _no_way_back(self, call: str) -> Iterator[None]:
-        """Around what the others count on once they have the header: they can no longer be told of a failure."""
+        """Turn errors of the block into `CommunicationError`: after the header others cannot learn of them any more."""
         try:
             with self.group.agreed(call):
                 yield
@@ -191,7 +192,7 @@ class Channel:
         )
 
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each of up to seven is true on any rank of the scope."""
+        """Return for each of up to seven values whether it is true on any rank of the scope."""
         mine = np.tile(np.array(here, np.int64), (self.scope.size, 1))
         return [bool(flags.any()) for flags in exchange_headers(self.scope, mine, "any_reduce").T]
 
@@ -200,7 +201,7 @@ class Channel:
         exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
 
     def fail(self) -> None:
-        """Join the header that the others wait in, or will, and tell them that this rank has failed."""
+        """Join the header that the others wait in, or will, and report that this rank has failed."""
         exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), "a failure", failed=True)
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:
@@ -213,8 +214,8 @@ class Channel:
 
 
 def _require_few(argument: str, arrays: Sequence[Any]) -> None:
-    if len(arrays) > MOST_ARRAYS:
-        expected = f"at most {MOST_ARRAYS}, whose counts a header holds"
+    if len(arrays) > MAX_ARRAYS:
+        expected = f"at most {MAX_ARRAYS}, whose counts a header holds"
         raise InputError(argument=argument, given=f"{len(arrays)} arrays", expected=expected)
 
 
@@ -240,12 +241,12 @@ def collective(
     channels : Channel
         Those that the block exchanges over; all of one scope.
     call : str
-        What the block does, for the message where other ranks are in another one.
+        Name of the block, for the error where other ranks are in another one.
 
     Raises
     ------
     SpSampleError
-        What a rank raised, of the same type where it is spsample's own, naming the rank. On that rank the original is
+        The error of a rank, of the same type where it is spsample's own, naming the rank. On that rank the original is
         its cause.
     CommunicationError
         If a rank is lost: the communicator is then unusable, and nothing is agreed upon any more. Or if ranks are in
@@ -275,7 +276,8 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
     peer_failed = False
     try:
         yield
-        _settle(channels, call)
+        for channel in channels[:1]:  # all of them share their scope
+            channel.settle(call)
     except CommunicationError:
         raise
     except PeerFailedError:
@@ -292,11 +294,6 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
             "tell: the ranks are out of step"
         )
-
-
-def _settle(channels: Sequence[Channel], call: str) -> None:
-    for channel in channels[:1]:  # they share their scope
-        channel.settle(call)
 
 
 __all__ = ["Channel", "Received", "Sent", "collective"]

@@ -1,4 +1,4 @@
-"""A quick check of all ranks: whether they are there and exchange what they should, and how long that takes.
+"""A quick check of all ranks: that they are there and exchange what they should, and how long that takes.
 
 ::
 
@@ -27,7 +27,7 @@ _LARGE = 4 << 20
 
 @dataclass(frozen=True)
 class CommCheck:
-    """What a check found.
+    """The result of a check.
 
     Attributes
     ----------
@@ -49,23 +49,23 @@ class CommCheck:
     bandwidth: float
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the result as lines of text."""
         machines = len(set(self.hosts))
         where = "1 machine" if machines == 1 else f"{machines} machines"
-        said = [f"{self.size} ranks over {self.backend} on {where}: every exchange is right"]
-        said += [f"  rank {rank} on {host}" for rank, host in enumerate(self.hosts)] if self.size <= 64 else []
+        lines = [f"{self.size} ranks over {self.backend} on {where}: every exchange is right"]
+        lines += [f"  rank {rank} on {host}" for rank, host in enumerate(self.hosts)] if self.size <= 64 else []
         if self.size > 1:
-            said.append(f"  all-to-all of 64 B per pair: {self.latency * 1e6:.0f} us")
-            said.append(f"  all-to-allv of 4 MiB per pair: {self.bandwidth / 1e9:.2f} GB/s sent by each rank")
-        return said
+            lines.append(f"  all-to-all of 64 B per pair: {self.latency * 1e6:.0f} us")
+            lines.append(f"  all-to-allv of 4 MiB per pair: {self.bandwidth / 1e9:.2f} GB/s sent by each rank")
+        return lines
 
     def as_dict(self) -> dict[str, object]:
-        """For machines."""
+        """Return the result as a dictionary."""
         return asdict(self)
 
 
 def check_ranks(comm: Communicator) -> CommCheck:
-    """Exchange numbers that tell where they come from, then take times; collective, the same result on every rank.
+    """Exchange numbers that name their origin, then take times; collective, the same result on every rank.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def check_ranks(comm: Communicator) -> CommCheck:
     Examples
     --------
     >>> from spsample.comm import run_threads
-    >>> found = run_threads(2, check_ranks)[0]
-    >>> found.backend, found.size
+    >>> result = run_threads(2, check_ranks)[0]
+    >>> result.backend, result.size
     ('threads', 2)
     """
     _check_blocks(comm)
@@ -133,12 +133,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         comm = init(options.backend, options.timeout)
-        found = check_ranks(comm)
+        result = check_ranks(comm)
     except SpSampleError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 2
     if comm.rank == 0:
-        print("\n".join(found.lines()), flush=True)  # noqa: T201
+        print("\n".join(result.lines()), flush=True)  # noqa: T201
     comm.close()
     return 0
 

@@ -8,7 +8,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import require_plain
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.common.checks import require_array, require_choice, require_int, short
-from spsample.common.threads import MOST_THREADS
+from spsample.common.threads import MAX_THREADS
 from spsample.errors import DTypeError, InputError
 
 
@@ -61,7 +61,7 @@ def check_root(comm: Communicator, root: int) -> None:
 
 def check_threads(size: Any, body: Any) -> None:
     """Refuse what is no number of threads, and what is no function for them."""
-    require_int("size", size, minimum=1, maximum=MOST_THREADS)
+    require_int("size", size, minimum=1, maximum=MAX_THREADS)
     if not callable(body):
         raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
 

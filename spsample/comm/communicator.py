@@ -1,4 +1,4 @@
-"""`Communicator`: what the distributed parts ask of MPI, torch.distributed or threads, and nothing more."""
+"""`Communicator`: the calls that the distributed parts make over MPI, torch.distributed or threads."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Communicator(ABC):
     Attributes
     ----------
     name : str
-        What moves the bytes: "local", "threads", "mpi", "gloo" or "nccl".
+        The transport: "local", "threads", "mpi", "gloo" or "nccl".
     rank, size : int
     timeout : float
         Seconds.
     world : sequence of int
-        For each rank, what the whole job calls it: those are the numbers in messages.
+        The number of each rank in the whole job, which error messages name.
     """
 
     name: str
@@ -50,11 +50,12 @@ class Communicator(ABC):
     size: int
     timeout: float
     world: Sequence[int]
-    _call = ""  # the one that all ranks are known to make
+    _call = ""
+    """The call that all ranks are known to make; empty for none."""
 
     @abstractmethod
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
-        """Block q of `send` (size, ...) goes to rank q; block q of the result came from rank q."""
+        """Send block q of `send` (size, ...) to rank q; block q of the result came from rank q."""
 
     @abstractmethod
     def all_to_all_v(
@@ -67,11 +68,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
-        """(size, ...): the array of each rank, which has the same shape and dtype on all of them."""
+        """Return (size, ...): the array of each rank, which has the same shape and dtype on all of them."""
 
     @abstractmethod
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
-        """The rows (along the first axis) of all ranks one after the other; rank q has `recv_counts[q]` of them."""
+        """Return the rows (along the first axis) of all ranks in order; rank q has `recv_counts[q]` of them."""
 
     @abstractmethod
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
@@ -83,7 +84,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def split(self, color: int, key: int | None = None) -> Communicator:
-        """One communicator for the ranks of each color, ordered by `key` (None: by rank)."""
+        """Make a communicator for the ranks of each color, ordered by `key` (None: by rank)."""
 
     def duplicate(self) -> Communicator:
         """Another communicator of the same ranks, for another thread."""
@@ -95,7 +96,7 @@ class Communicator(ABC):
 
     @contextmanager
     def agreed(self, call: str) -> Iterator[None]:
-        """Around `call`, which all ranks are known to make, since a header said so: what it does begins without one."""
+        """Leave out headers in the block: a header has said that all ranks make `call`."""
         before, self._call = self._call, self._call or call
         try:
             yield
@@ -103,13 +104,13 @@ class Communicator(ABC):
             self._call = before
 
     def named(self, ranks: Sequence[int]) -> str:
-        """What messages call some of the ranks."""
+        """Return the name of some of the ranks in messages."""
         numbers = ", ".join(str(self.world[rank]) for rank in ranks)
         return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
     @property
     def carrier(self) -> Communicator:
-        """What moves the bytes: the communicator itself, unless it wraps another one."""
+        """The communicator that moves the bytes: this one, unless it wraps another."""
         return self
 
     def close(self) -> None:  # noqa: B027  (nothing to free, for most)

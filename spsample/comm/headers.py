@@ -2,9 +2,8 @@
 
 Ranks that are in different calls would read each other's arrays as what they are not. So whatever ranks do together
 begins with a header, one all-to-all of 64 bytes for each pair of ranks, whose first word holds a hash of the call's
-description and whether the sender has failed. Headers are alike for all calls: wherever two ranks meet, both read where
-the other one is. Where that differs, all of them see it in the same header, tell each other their descriptions, and
-raise.
+description and whether the sender has failed. Headers have one form for all calls: wherever two ranks meet, both read
+which call the other one is in. Where calls differ, all ranks see it in one header, exchange descriptions and raise.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ HEADER_WORDS = 8
 """Words of a header: the call with the status, and up to seven numbers."""
 
 _STATUS = "status"
-_FAILED = 1  # in the first word: the sender is in a channel, and goes to the end of its call
-_REPORTS = 2  # the sender is at the end of its call, and reports an error, of these bytes
+_FAILED, _REPORTS = 1, 2
+"""Flags in the first word. The sender is in a channel and goes to the end of its call; or it is there, and reports an
+error, whose bytes are the next word."""
 _STATUS_BITS = 2
 _HASH_BYTES = 7
 _DESCRIPTION_BYTES = 256
@@ -41,16 +41,16 @@ def exchange_headers(comm: Communicator, numbers: Int64Array, call: str, *, fail
     comm : Communicator
     numbers : int64 array
     call : str
-        What this rank does, the same on all ranks: "exchange in phase 'rows'".
+        The call of this rank, the same on all ranks: "exchange in phase 'rows'".
     failed : bool
-        Tell the others that this rank has failed, wherever they are.
+        Report that this rank has failed, whichever calls the others are in.
 
     Raises
     ------
     PeerFailedError
         If another rank has failed; not on those that report so themselves.
     SpSampleError
-        What a rank that is at a `finish_call` tells.
+        The error that a rank reports at a `finish_call`.
     CommunicationError
         If the ranks are in different calls; on all of them, naming each rank's.
 
@@ -93,7 +93,7 @@ def exchange_numbers(comm: Communicator, numbers: Int64Array, call: str) -> Int6
 
 
 def finish_call(comm: Communicator, call: str, failure: BaseException | None = None) -> None:
-    """At the end of a call: tell the others what this rank failed with, and raise on all ranks what the first one did.
+    """End a call: report what this rank failed with, and raise the error of the first rank that failed on all of them.
 
     Ranks that are not at the end of this call but in another one, within it or after it, raise the error, too. Once it
     went over a communicator nobody has to report it again over that one: see `is_raised_everywhere`.
@@ -101,7 +101,7 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
     Raises
     ------
     SpSampleError
-        What a rank failed with.
+        The error of a rank.
     CommunicationError
         If the ranks are in different calls, and none has failed; on all of them, naming each rank's.
 
@@ -117,7 +117,7 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
     report = b"" if failure is None else pickled_error(failure, comm.rank)
     sizes, status = np.full((comm.size, 1), len(report)), _REPORTS if report else 0
     received = _exchanged(comm, sizes, f"the end of {call}", status)
-    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # on its way to an end
+    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # a rank is on its way to the end
         received = _exchanged(comm, sizes, f"the end of {call}", status)
     if report or not _are_alike(received):
         _raise_what_is_reported(comm, received, call, report, failure)
@@ -125,19 +125,19 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
 
 
 def is_raised_everywhere(error: BaseException, comm: Communicator) -> bool:
-    """Whether all ranks of this communicator raise the error, since it went over it."""
+    """Return whether all ranks of this communicator raise the error, since it went over it."""
     return getattr(error, "raised_over", None) == id(comm.carrier)
 
 
 def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
-    """A call of a communicator: what it does with what, and for what.
+    """Describe a call of a communicator: its name, phase and array.
 
     Parameters
     ----------
     name, phase : str
     array : array
     rows_only : bool
-        Whether ranks may have different numbers of rows along the first axis.
+        True where ranks may have different numbers of rows along the first axis.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _word_of(call: str) -> int:
 
 
 def _are_alike(received: Int64Array) -> bool:
-    """Whether all first words are the same: that of this rank, which has not failed, or of all that tell an error."""
+    """Return whether all first words are the same: that of this rank, or that of ranks which all report an error."""
     words: list[int] = received[:, 0].tolist()
     return words.count(words[0]) == len(words)
 
@@ -172,7 +172,7 @@ def _are_alike(received: Int64Array) -> bool:
 def _raise_what_is_reported(
     comm: Communicator, received: Int64Array, call: str, report: bytes = b"", failure: BaseException | None = None
 ) -> None:
-    """Take the errors that ranks at an end tell, if any; raise the first one's."""
+    """Gather the errors that ranks at the end of a call report, if any; raise that of the first rank."""
     sizes = np.where(received[:, 0] & _REPORTS, received[:, 1], 0)
     if not sizes.any():
         return
@@ -192,7 +192,7 @@ def _raise_what_is_reported(
 
 
 def pickled_error(error: BaseException, rank: int) -> bytes:
-    """The error as others can read it; one that cannot be pickled is put in words."""
+    """Return the error as others can read it; of one that cannot be pickled its text."""
     try:
         report = pickle.dumps(error)
         pickle.loads(report)
@@ -202,14 +202,14 @@ def pickled_error(error: BaseException, rank: int) -> bytes:
 
 
 def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
-    """All ranks have seen that they are in different calls, and tell each other in which."""
+    """Exchange descriptions of calls, once all ranks have seen that these differ, and return the error that says so."""
     report = np.frombuffer(call.encode()[:_DESCRIPTION_BYTES].ljust(_DESCRIPTION_BYTES), np.uint8)
     with comm.agreed(call):
         everyone = comm.all_gather(report, phase=_STATUS)
     ranks_in: dict[str, list[int]] = {}
     for rank, text in enumerate(everyone):
         ranks_in.setdefault(text.tobytes().decode(errors="replace").strip(), []).append(rank)
-    where = "; ".join(f"{comm.named(ranks)} in {one}" for one, ranks in ranks_in.items())
+    where = "; ".join(f"{comm.named(ranks)} in {text}" for text, ranks in ranks_in.items())
     return CommunicationError(
         f"{comm.named([comm.rank])} of a group of {comm.size}: the ranks are in different calls: {where}. "
         "Every rank has to make the same calls in the same order"

@@ -32,7 +32,7 @@ _PORTS = range(20000, 40000)
 
 
 class Launch(NamedTuple):
-    """What the environment says of the launcher that started this process, and of its ranks.
+    """The launcher that started this process, and its ranks, as the environment has them.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Launch(NamedTuple):
     local_rank, local_size : int
         Within this machine; a size of 0 is unknown.
     variable : str
-        The environment variable that told the size.
+        The environment variable of the size.
     """
 
     launcher: str = ""
@@ -89,10 +89,10 @@ def detect(environment: Mapping[str, str] = os.environ) -> Launch:
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
-    given = environment.get(name, "0")
-    if not given.isdecimal():
-        raise InputError(argument=name, given=repr(given), expected="a number, as a launcher sets it")
-    return int(given)
+    number = environment.get(name, "0")
+    if not number.isdecimal():
+        raise InputError(argument=name, given=repr(number), expected="a number, as a launcher sets it")
+    return int(number)
 
 
 def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
@@ -111,7 +111,7 @@ def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
     Returns
     -------
     Communicator
-        Of all ranks. Where none is set, a handler for SIGTERM tells what this rank was waiting in when a launcher ends
+        Of all ranks. Where none is set, a handler for SIGTERM prints what this rank was waiting in when a launcher ends
         it.
 
     Raises
@@ -163,7 +163,7 @@ def _gpu_for_each(launch: Launch) -> bool:
 
 
 def _ranks_share_gpus(launch: Launch) -> bool:
-    """Whether there are GPUs here, but not one for each rank of this machine: NCCL refuses two ranks on one."""
+    """Return whether ranks of this machine share GPUs: NCCL refuses two ranks on one."""
     torch = require_module("torch", needed_for="communication over gloo or NCCL", extra="pyg")
 
     return bool(torch.cuda.is_available() and launch.local_size > torch.cuda.device_count())
@@ -231,7 +231,7 @@ def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
 
 
 def _end_after_errors() -> None:
-    """A rank that ends with an exception must not wait in MPI_Finalize for those that wait for it."""
+    """End a rank soon after an exception: it must not wait in MPI_Finalize for ranks that wait for it."""
     before = sys.excepthook
 
     def report(*error: Any) -> None:
@@ -256,7 +256,7 @@ def _over_torch(launch: Launch, backend: str, timeout: float) -> MessageCommunic
 
 
 def _disconnect() -> None:
-    """End what `_connect` began, unless the program has: its threads must not outlive the interpreter."""
+    """End torch.distributed, unless the program has: its threads must not outlive the interpreter."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -346,7 +346,7 @@ def first_host(machines: str) -> str:
 
 
 def _tell_when_ended(comm: MessageCommunicator) -> None:
-    """A launcher that ends all ranks because one is lost sends SIGTERM: say what this rank was doing."""
+    """Print what this rank waits in at SIGTERM, by which a launcher ends all ranks once one is lost."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         return
 

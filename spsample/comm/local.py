@@ -55,7 +55,7 @@ class LocalCommunicator(Communicator):
         return array.copy()
 
     def split(self, color: int, key: int | None = None) -> LocalCommunicator:
-        """Another one."""
+        """Return another such communicator."""
         return LocalCommunicator()
 
 

@@ -1,4 +1,4 @@
-"""`MessageCommunicator`: what communicators between processes share; those over MPI and torch only move bytes."""
+"""`MessageCommunicator`: the base of communicators between processes; those over MPI and torch only move bytes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _GATHERED = 1 << 18
 """An all-reduce whose arrays have together at most these bytes is one all-gather; a larger one goes in two steps."""
 
 _SIGN_OF_LIFE = 5.0
-"""Seconds of waiting after which a rank tells the others that it waits."""
+"""Seconds of waiting after which a rank lets the others know that it waits."""
 
 
 class Pending(Protocol):
     """A call under way."""
 
     def done(self) -> bool:
-        """Whether it is finished; moves it on."""
+        """Return whether the call is finished; moves it on."""
 
     def unanswered(self) -> Sequence[int]:
-        """Ranks of the group whose part has not come, as far as that is known."""
+        """Return the ranks of the group whose part has not come, as far as that is known."""
 
 
 class Part(NamedTuple):
@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
 
 class MessageCommunicator(Communicator):
-    """A communicator between processes: dtypes, checks, reductions, time-outs and what to say of lost ranks.
+    """A communicator between processes: dtypes, checks, reductions, time-outs and errors of lost ranks.
 
     Whatever the dtype, bytes are moved. Sums are made here, in the order of the ranks: the same bits on every rank,
     every machine and over every communicator.
@@ -68,14 +68,14 @@ class MessageCommunicator(Communicator):
     activity : Activity
         Shared with the communicators that are split off.
     world : sequence of int
-        For each rank, what the whole job calls it: those are the numbers in messages.
+        The number of each rank in the whole job, which error messages name.
     """
 
     takes_device_buffers = False
-    """Whether arrays on a GPU go to the transport as they are; else by way of host memory."""
+    """True where arrays on a GPU go to the transport as they are; else they go by way of host memory."""
 
     transport_errors: tuple[type[Exception], ...] = ()
-    """What the transport raises where a rank is lost."""
+    """Exceptions of the transport where a rank is lost."""
 
     def __init__(self, rank: int, size: int, timeout: float, activity: Activity, world: Sequence[int]) -> None:
         self.rank = rank
@@ -85,48 +85,48 @@ class MessageCommunicator(Communicator):
         self.world = list(world)
         self._calls = 0
         self._broken = ""
-        self._kept: list[Any] = []  # what the transport may still write into, after a time-out
+        self._kept: list[Any] = []  # buffers that the transport may still write into after a time-out
 
     # ------------------------------------------------------------------------------------------- what moves bytes
 
     @abstractmethod
     def _start_blocks(self, send: Array, received: Array) -> Pending:
-        """Equal blocks, one per rank."""
+        """Begin to exchange equal blocks, one per rank."""
 
     @abstractmethod
     def _start_exchange(
         self, send: Array, send_bytes: Int64Array, received: Array, received_bytes: Int64Array
     ) -> Pending:
-        """Count bytes to and from each rank; two ranks agree about theirs, others know nothing of them."""
+        """Begin to exchange bytes, as many as the counts say; two ranks agree on theirs, others do not know them."""
 
     @abstractmethod
     def _start_gather(self, send: Array, received: Array) -> Pending:
-        """Equal blocks, one from each rank."""
+        """Begin to gather equal blocks, one from each rank."""
 
     @abstractmethod
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
-        """Count bytes from each rank, which all ranks know."""
+        """Begin to gather bytes, as many of each rank as the counts say, which all ranks know."""
 
     @abstractmethod
     def _start_broadcast(self, buffer: Array, root: int) -> Pending:
-        """The root's bytes."""
+        """Begin to broadcast the bytes of the root."""
 
     @abstractmethod
     def _part(self, part: Part) -> Communicator:
-        """The communicator of a part; all ranks of this one are here."""
+        """Make the communicator of a part; all ranks of this one call it."""
 
     @abstractmethod
     def _say_alive(self, call: int) -> None:
-        """Tell the others that this rank waits in that call."""
+        """Let the others know that this rank waits in that call."""
 
     @abstractmethod
     def _heard_of(self, call: int) -> set[int] | None:
-        """The ranks that said so; None where nothing can be found out."""
+        """Return the ranks that are known to wait in that call; None where nothing can be known."""
 
     # --------------------------------------------------------------------------------------------------- the calls
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
-        """Block q to rank q."""
+        """Send block q to rank q."""
         check_blocks(self, send)
         with self._begun(describe("all_to_all", phase, send, rows_only=False)):
             send, back = self._staged(send)
@@ -138,7 +138,7 @@ class MessageCommunicator(Communicator):
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
     ) -> Array:
-        """Rows to each rank."""
+        """Send rows to each rank."""
         check_exchange(self, send, send_counts, recv_counts)
         with self._begun(describe("all_to_all_v", phase, send, rows_only=True)):
             return self._exchanged(send, send_counts, recv_counts, phase)
@@ -156,7 +156,7 @@ class MessageCommunicator(Communicator):
         return back(received)
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
-        """The ranks' arrays."""
+        """Gather the ranks' arrays."""
         with self._begun(describe("all_gather", phase, send, rows_only=False)):
             return self._gathered(send, "all_gather", phase)
 
@@ -169,7 +169,7 @@ class MessageCommunicator(Communicator):
         return back(received)
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
-        """The ranks' rows."""
+        """Gather the ranks' rows."""
         check_gather(self, send, recv_counts)
         with self._begun(describe("all_gather_v", phase, send, rows_only=True)):
             return self._gathered_v(send, recv_counts, "all_gather_v", phase)
@@ -183,7 +183,7 @@ class MessageCommunicator(Communicator):
         return back(received)
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
-        """In the order of the ranks: all arrays to all ranks where they are small, else each rank reduces a part."""
+        """Reduce in the order of the ranks: all arrays on all ranks where they are small, else a part on each rank."""
         check_reduction(op)
         with self._begun(describe(f"all_reduce ({op})", phase, send, rows_only=False)):
             return self._reduced(send, op, phase)
@@ -199,7 +199,7 @@ class MessageCommunicator(Communicator):
         return back(self._gathered_v(mine, counts, "all_reduce", phase).reshape(send.shape))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
-        """The root's array."""
+        """Broadcast the root's array."""
         check_root(self, root)
         with self._begun(describe(f"broadcast of rank {root}", phase, array, rows_only=False)):
             array, back = self._staged(array)
@@ -210,7 +210,7 @@ class MessageCommunicator(Communicator):
             return back(copy)
 
     def split(self, color: int, key: int | None = None) -> Communicator:
-        """All ranks tell their color and key; then each part is made."""
+        """Gather colors and keys, then make the communicator of this rank's part."""
         with self._begun("split"):
             colors_and_keys = self.all_gather(
                 np.array([color, self.rank if key is None else key], np.int64), phase="split"
@@ -226,7 +226,7 @@ class MessageCommunicator(Communicator):
 
     @contextmanager
     def _begun(self, call: str) -> Iterator[None]:
-        """Around one call: a header first, unless all ranks are known to make this one."""
+        """Exchange a header before a call, unless all ranks are known to make this one."""
         if not self._call and self.size > 1:
             exchange_numbers(self, np.zeros((self.size, 0), np.int64), call)
         with self.agreed(call):
@@ -235,7 +235,7 @@ class MessageCommunicator(Communicator):
     # ----------------------------------------------------------------------------------------------------- waiting
 
     def _staged(self, send: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """The array in C order where the transport takes it, and the way back for what is received."""
+        """Return the array in C order where the transport takes it, and a function that takes the result back."""
         if on_device(send) and not self.takes_device_buffers:
             return to_host(contiguous(send)), to_device
         return contiguous(send), lambda received: received
@@ -259,15 +259,23 @@ class MessageCommunicator(Communicator):
         self._say_alive(self._calls)
         return wait_for(pending.done, self.timeout - patience)
 
-    def _watched(self, name: str, phase: str) -> _Watched:
+    @contextmanager
+    def _watched(self, name: str, phase: str) -> Iterator[Call]:
+        """Record a call, and raise transport errors as `CommunicationError`."""
         what = self._call or f"{name} in phase {phase!r}"
         if self._broken:
             raise CommunicationError(f"{self._me()}: no {what} any more, since {self._broken}")
         self._calls += 1
-        return _Watched(self, what)
+        with self.activity.during(self.rank, what) as call:
+            try:
+                yield call
+            except CommunicationError:
+                raise
+            except self.transport_errors as error:
+                raise self._lost(call, str(error).strip().partition("\n")[0]) from error
 
     def _lost(self, call: Call, why: str, pending: Pending | None = None) -> CommunicationError:
-        """What to raise where a call cannot be finished; the communicator is unusable from now on."""
+        """Return the error of a call that cannot be finished; the communicator is unusable from now on."""
         waited = time.monotonic() - call.begin
         message = f"{self._me()}: {call.what}: {why} ({waited:.1f} s, time-out {self.timeout:g} s)"
         self._broken = f"{call.what} failed: {why}"
@@ -290,25 +298,6 @@ class MessageCommunicator(Communicator):
 
     def _me(self) -> str:
         return f"rank {self.world[self.rank]} of a group of {self.size}"
-
-
-class _Watched:
-    """A call on record, whose transport errors are raised as `CommunicationError`."""
-
-    def __init__(self, comm: MessageCommunicator, what: str) -> None:
-        self._comm = comm
-        self._record = comm.activity.during(comm.rank, what)
-
-    def __enter__(self) -> Call:
-        self._call = self._record.__enter__()
-        return self._call
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            if isinstance(error, self._comm.transport_errors) and not isinstance(error, CommunicationError):
-                raise self._comm._lost(self._call, str(error).strip().partition("\n")[0]) from error
-        finally:
-            self._record.__exit__(None, None, None)
 
 
 __all__ = ["MessageCommunicator", "Part", "Pending"]

@@ -33,8 +33,8 @@ def _mpi() -> Any:
 class MPICommunicator(MessageCommunicator):
     """Ranks of an MPI communicator, of which a private duplicate is used; collective.
 
-    Calls are nonblocking ones of MPI that are asked for their end with pauses, so that ranks that share cores do not
-    starve each other and no wait is endless. An all-to-allv is messages between the pairs of ranks that have something
+    Calls are MPI's nonblocking ones, polled with pauses, so that ranks that share cores do not starve each other and no
+    wait is endless. An all-to-allv is messages between the pairs of ranks that have something
     for each other; whatever would pass `limit` is cut into several messages.
 
     Parameters
@@ -46,7 +46,7 @@ class MPICommunicator(MessageCommunicator):
     limit : int
         Bytes of a message, at most; the same on every rank.
     device_buffers : bool, optional
-        Whether MPI reads and writes GPU memory by itself ("CUDA-aware"). None: as the environment variables of the
+        True where MPI reads and writes GPU memory by itself ("CUDA-aware"). None: as the environment variables of the
         usual implementations say, else False: arrays of CuPy then go by way of host memory. Not tested on a GPU.
 
     Raises
@@ -92,8 +92,8 @@ class MPICommunicator(MessageCommunicator):
         self._mpi = MPI
         self._comm = comm
         self._limit = limit
-        self._notices: list[Any] = []  # messages that say "alive", until they are sent
-        self._alive: dict[int, int] = {}  # the last call in which another rank said so
+        self._notices: list[Any] = []  # messages that this rank is alive, until they are sent
+        self._alive: dict[int, int] = {}  # the last call in which each other rank was known to be alive
         self.transport_errors = (MPI.Exception,)
 
     def duplicate(self) -> MPICommunicator:
@@ -162,7 +162,7 @@ class MPICommunicator(MessageCommunicator):
     def _start_messages(
         self, send: Array, starts: Int64Array, send_bytes: Int64Array, received: Array, received_bytes: Int64Array
     ) -> Pending:
-        """Messages between pairs of ranks: of nothing, none; of much, several, which MPI keeps in order."""
+        """Send messages between pairs of ranks: of nothing, none; of much, several, which MPI keeps in order."""
         settle_device(send)
         begins = np.cumsum(received_bytes) - received_bytes
         me = self.rank
@@ -198,7 +198,7 @@ class MPICommunicator(MessageCommunicator):
     # ------------------------------------------------------------------------------------------------- lost ranks
 
     def _say_alive(self, call: int) -> None:
-        """A small message to each other rank, of which none is waited for."""
+        """Send a small message to each other rank, without waiting for any."""
         word = np.array([call], np.int64)
         requests = [self._comm.Isend(word, rank, _ALIVE) for rank in range(self.size) if rank != self.rank]
         self._notices = [notice for notice in self._notices if not self._mpi.Request.Testall(notice[1])]
@@ -210,7 +210,7 @@ class MPICommunicator(MessageCommunicator):
         return {rank for rank, last in self._alive.items() if last >= call}
 
     def _listen(self) -> None:
-        """Take what others have said, so that it does not pile up."""
+        """Receive the messages of others, so that they do not pile up."""
         status, word = self._mpi.Status(), np.zeros(1, np.int64)
         while self._comm.Iprobe(self._mpi.ANY_SOURCE, _ALIVE, status):
             source = status.Get_source()
@@ -222,7 +222,7 @@ class MPICommunicator(MessageCommunicator):
 
 
 def _duplicate(MPI: Any, comm: Any, timeout: float) -> Any:
-    """A communicator of MPI's own ranks, which all have to come for."""
+    """Duplicate a communicator of MPI; all its ranks have to make the call in time."""
     twin, request = comm.Idup()
     if wait_for(request.Test, timeout):
         return twin
@@ -234,16 +234,16 @@ def _duplicate(MPI: Any, comm: Any, timeout: float) -> Any:
 
 
 class _Requests:
-    """Requests of MPI, and how long the messages are that some of them receive."""
+    """Requests of MPI, and the sizes of the messages that some of them receive."""
 
     def __init__(self, MPI: Any, requests: list[Any]) -> None:
         self._mpi = MPI
         self._requests = requests
-        self._expected: list[tuple[int, int]] = []  # of the first requests: the rank it is from, and bytes
+        self._expected: list[tuple[int, int]] = []  # source and bytes of the first requests, which receive
         self._statuses: list[Any] = []
 
     def expect(self, request: Any, rank: int, size: int) -> None:
-        """One that receives; before those that do not."""
+        """Add a request that receives; before those that do not."""
         self._requests.append(request)
         self._expected.append((rank, size))
 

@@ -1,4 +1,4 @@
-"""Plain Python objects of ranks: broadcast, gathered and compared; and the ranks that a graph or features lie on."""
+"""Python objects of ranks: broadcast, gathered and compared; and the ranks that a graph or features lie on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def comm_of(shared: Any) -> Communicator:
-    """The ranks of a distributed graph or of partitioned features; of anything else, the one that has it.
+    """Return the ranks of a distributed graph or of partitioned features; of anything else, the one that has it.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def comm_of(shared: Any) -> Communicator:
 
 
 def broadcast_object(comm: Communicator, make: Callable[[], T]) -> T:
-    """What rank 0 makes, on every rank; collective. The others get a copy, by pickle.
+    """Make an object on rank 0, and return it on every rank; collective. The others get a copy, by pickle.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def broadcast_object(comm: Communicator, make: Callable[[], T]) -> T:
 
 
 def all_gather_object(comm: Communicator, mine: T) -> list[T]:
-    """What each rank has, by rank, on every rank; collective, by pickle.
+    """Gather an object of each rank, by rank, on every rank; collective, by pickle.
 
     Examples
     --------
@@ -103,11 +103,11 @@ def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
     }
 
 
-def _where(comm: Communicator, given: Int64Array) -> str:
-    """Which ranks gave something else than most of them; of as many, than the first ones."""
-    _, first, counts = np.unique(given, return_index=True, return_counts=True)
+def _where(comm: Communicator, digests: Int64Array) -> str:
+    """Name the ranks whose digest is not that of most of them; of as many, not that of the first ones."""
+    _, first, counts = np.unique(digests, return_index=True, return_counts=True)
     usual = int(min(first[counts == counts.max()]))
-    return f"{comm.named(np.flatnonzero(given != given[usual]).tolist())} than on {comm.named([usual])}"
+    return f"{comm.named(np.flatnonzero(digests != digests[usual]).tolist())} than on {comm.named([usual])}"
 
 
 __all__ = ["all_gather_object", "broadcast_object", "comm_of", "differing", "require_same"]

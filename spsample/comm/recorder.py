@@ -1,4 +1,4 @@
-"""`Recorder`: a communicator that counts what it is asked to move, by phase."""
+"""`Recorder`: a communicator that counts calls, messages and bytes by phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spsample.common.locks import renewed
 
 @dataclass
 class Counts:
-    """What one rank did in one phase: calls, messages to and from other ranks, and their bytes.
+    """Calls, messages to and from other ranks, and their bytes, of one rank in one phase.
 
     An all-to-all counts what goes to each other rank and what comes from it; an all-gather, a rank's part once to
     each of the others; an all-reduce of n bytes 2 n (p - 1) / p each way in 2 (p - 1) messages, as a ring makes it; a
@@ -34,8 +34,8 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add another's numbers."""
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for number in fields(self):
+            setattr(self, number.name, getattr(self, number.name) + getattr(other, number.name))
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Recorder(Communicator):
     comm : Communicator
         Does the work.
     traffic : Traffic, optional
-        Where to count; a new one by default. `split` and `duplicate` return recorders that count there, too.
+        The counts; new ones by default. `split` and `duplicate` return recorders that count there, too.
 
     Examples
     --------
@@ -104,11 +104,11 @@ class Recorder(Communicator):
 
     @property
     def carrier(self) -> Communicator:
-        """That of the communicator which does the work."""
+        """The carrier of the communicator that does the work."""
         return self._comm.carrier
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         received = self._comm.all_to_all(send, phase=phase)
         blocks = np.full(self.size, send.nbytes // self.size)
         self._count(phase, blocks, blocks)
@@ -117,27 +117,27 @@ class Recorder(Communicator):
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
     ) -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         received = self._comm.all_to_all_v(send, send_counts, recv_counts, phase=phase)
         row = row_bytes(send)
         self._count(phase, send_counts * row, recv_counts * row)
         return received
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         received = self._comm.all_gather(send, phase=phase)
         blocks = np.full(self.size, send.nbytes)
         self._count(phase, blocks, blocks)
         return received
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         received = self._comm.all_gather_v(send, recv_counts, phase=phase)
         self._count(phase, np.full(self.size, send.nbytes), recv_counts * row_bytes(send))
         return received
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         reduced = self._comm.all_reduce(send, op, phase=phase)
         steps = 2 * (self.size - 1)
         moved = steps * send.nbytes // self.size
@@ -145,7 +145,7 @@ class Recorder(Communicator):
         return reduced
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
-        """Counted and done."""
+        """Count the call, and do it."""
         received = self._comm.broadcast(array, root, phase=phase)
         others = self.size - 1
         if self.rank == root:
@@ -155,16 +155,16 @@ class Recorder(Communicator):
         return received
 
     def split(self, color: int, key: int | None = None) -> Recorder:
-        """A recorder of the part, which counts here."""
+        """Return a recorder of the part, which counts here."""
         return Recorder(self._comm.split(color, key), self.traffic)
 
     def duplicate(self) -> Recorder:
-        """A recorder of a duplicate, which counts here."""
+        """Return a recorder of a duplicate, which counts here."""
         return Recorder(self._comm.duplicate(), self.traffic)
 
     @contextmanager
     def agreed(self, call: str) -> Iterator[None]:
-        """As the communicator that does the work."""
+        """Leave out headers of the communicator that does the work."""
         with self._comm.agreed(call):
             yield
 
@@ -173,7 +173,7 @@ class Recorder(Communicator):
         self._comm.close()
 
     def abort(self, message: str) -> None:
-        """As the communicator that does the work."""
+        """End all ranks of the communicator that does the work."""
         self._comm.abort(message)
 
     def _count(self, phase: str, sent: Int64Array, received: Int64Array) -> None:

@@ -28,12 +28,12 @@ _GRACE = 2.0
 
 
 class _Rendezvous:
-    """Where the ranks of one group meet: each leaves something on its own place, waits, and looks at the others'.
+    """The meeting place of a group: each rank puts an object on its own place, waits, and reads those of the others.
 
     Parameters
     ----------
     world : sequence of int
-        For each rank of the group, what `run_threads` calls it.
+        The number of each rank of the group in `run_threads`.
     timeout : float
     """
 
@@ -45,12 +45,12 @@ class _Rendezvous:
         self._changed = renewed(threading.Condition())
         self._here: set[int] = set()
         self._meetings = 0
-        self._over = ""  # why nobody meets here any more
-        self._left = ""  # which rank has returned
-        self._last_hope = float("inf")  # when its other threads must have come
+        self._over = ""  # why no rank meets here any more
+        self._left = ""  # the rank that has returned
+        self._last_hope = float("inf")  # the time by which its other threads must have come
 
     def part(self, members: Sequence[int]) -> _Rendezvous:
-        """A rendezvous of some of the ranks."""
+        """Make a rendezvous of some of the ranks."""
         rendezvous = _Rendezvous([self.world[rank] for rank in members], self.timeout)
         with self._changed:
             self._parts.add(rendezvous)
@@ -79,7 +79,7 @@ class _Rendezvous:
             raise self._lost(rank, call, self._over)
 
     def _wait(self, meeting: int, deadline: float) -> None:
-        """Until the last rank of a meeting has come, there is no hope of it, or it is too late."""
+        """Wait until the last rank of a meeting has come, cannot come any more, or is too late."""
         while not self._over and self._meetings == meeting:
             latest = min(deadline, self._last_hope)
             if time.monotonic() >= latest:
@@ -94,7 +94,7 @@ class _Rendezvous:
         return CommunicationError(f"rank {self.world[rank]} of a group of {len(self.world)}: {call}: {why}")
 
     def close(self, why: str) -> None:
-        """All who wait here, or in meetings of parts, get an error, now and later."""
+        """Raise an error in all ranks that wait here, or in meetings of parts, now and later."""
         with self._changed:
             self._over = self._over or why
             self._changed.notify_all()
@@ -103,7 +103,7 @@ class _Rendezvous:
             part.close(why)
 
     def leave(self, number: int, why: str, grace: float = 0.0) -> None:
-        """Note that the one rank that belongs here has returned; its other threads may still meet in parts."""
+        """Record that a rank has returned; its other threads may still meet in parts."""
         with self._changed:
             if number in self.world:
                 self._left = self._left or why
@@ -115,7 +115,7 @@ class _Rendezvous:
 
 
 class ThreadCommunicator(Communicator):
-    """One of the ranks that `run_threads` starts.
+    """A rank that `run_threads` starts.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class ThreadCommunicator(Communicator):
         self.timeout = rendezvous.timeout
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
-        """Block q to rank q."""
+        """Send block q to rank q."""
         check_blocks(self, send)
         call = describe("all_to_all", phase, send, rows_only=False)
         return self._look(
@@ -143,7 +143,7 @@ class ThreadCommunicator(Communicator):
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
     ) -> Array:
-        """Rows to each rank."""
+        """Send rows to each rank."""
         check_exchange(self, send, send_counts, recv_counts)
         call = describe("all_to_all_v", phase, send, rows_only=True)
         return self._look(call, (send, send_counts), lambda sent: self._mine(sent, recv_counts))
@@ -159,28 +159,28 @@ class ThreadCommunicator(Communicator):
         return np.concatenate(parts)
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
-        """The ranks' arrays."""
+        """Gather the ranks' arrays."""
         return self._look(describe("all_gather", phase, send, rows_only=False), send, np.stack)
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
-        """The ranks' rows."""
+        """Gather the ranks' rows."""
         check_gather(self, send, recv_counts)
         return self._look(describe("all_gather_v", phase, send, rows_only=True), send, np.concatenate)
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
-        """In the order of the ranks."""
+        """Reduce in the order of the ranks."""
         check_reduction(op)
         call = describe(f"all_reduce ({op})", phase, send, rows_only=False)
         return self._look(call, send, lambda sent: reduce_in_order(sent, op))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
-        """The root's array."""
+        """Broadcast the root's array."""
         check_root(self, root)
         call = describe(f"broadcast of rank {root}", phase, array, rows_only=False)
         return self._look(call, array, lambda sent: sent[root].copy())
 
     def split(self, color: int, key: int | None = None) -> ThreadCommunicator:
-        """One rendezvous per color, made by its first rank."""
+        """Make a rendezvous per color, on its first rank."""
         colors_and_keys = self._look("split", (color, self.rank if key is None else key), list)
         members = sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys) if c == color)
         ranks = [rank for _, rank in members]
@@ -189,7 +189,7 @@ class ThreadCommunicator(Communicator):
         return ThreadCommunicator(rendezvous, ranks.index(self.rank))
 
     def abort(self, message: str) -> None:
-        """The other threads get an error from what they wait in."""
+        """Raise an error here, and in the calls that the other threads wait in."""
         self._rendezvous.close(f"{self.named([self.rank])} ended all: {message}")
         raise CommunicationError(message)
 

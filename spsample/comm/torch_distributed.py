@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -91,7 +91,7 @@ class TorchCommunicator(MessageCommunicator):
         self._splits = 0
         self._device = _device(self.name)
         self._held = [_process_group(self)] if self.size > 1 else []
-        weakref.finalize(self, self._held.clear)  # at exit, too: threads of gloo must not outlive the interpreter
+        weakref.finalize(self, self._held.clear)  # threads of gloo must not outlive the interpreter
 
     def split(self, color: int, key: int | None = None) -> Communicator:
         """Split; the ranks of a part meet, so that none closes it while others still connect."""
@@ -124,13 +124,13 @@ class TorchCommunicator(MessageCommunicator):
         work = self._opened().alltoall_base(theirs, mine, received_sizes, sizes)
         return _Works([work], [(theirs, received)])
 
-    def _start_gather(self, send: Array, received: Array) -> Pending:
+    def _start_gather(self, send: Array, received: Array, then: Callable[[], None] = lambda: None) -> Pending:
         theirs = self._tensor(received, empty=True)
         work = self._opened()._allgather_base(theirs, self._tensor(send))
-        return _Works([work], [(theirs, received)])
+        return _Works([work], [(theirs, received)], then)
 
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
-        """One gather of arrays filled up to the longest where they are short, else a broadcast of each rank."""
+        """Gather arrays padded to the longest where they are short; else broadcast that of each rank."""
         longest = int(received_bytes.max())
         if longest * self.size <= _PADDED:
             return self._start_padded(send, received, received_bytes, longest)
@@ -151,8 +151,7 @@ class TorchCommunicator(MessageCommunicator):
         def unpad() -> None:
             received[:] = xp.concatenate([block[:n] for block, n in zip(blocks, received_bytes, strict=True)])
 
-        pending = self._start_gather(mine, blocks.reshape(-1))
-        return _Then(pending, unpad)
+        return self._start_gather(mine, blocks.reshape(-1), unpad)
 
     def _start_broadcast(self, buffer: Array, root: int) -> Pending:
         tensor = self._tensor(buffer)
@@ -168,16 +167,14 @@ class TorchCommunicator(MessageCommunicator):
         return self._held[0]
 
     def _tensor(self, array: Array, *, empty: bool = False) -> torch.Tensor:
-        """Bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
+        """Return bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
         import torch
 
         if on_device(array):
             return torch.as_tensor(array, device=self._device)
-        if self._device.type == "cpu":
-            return torch.from_numpy(array if array.flags.writeable else array.copy())
-        return (
-            torch.empty(len(array), dtype=torch.uint8, device=self._device) if empty else _copied(array, self._device)
-        )
+        if empty and self._device.type != "cpu":
+            return torch.empty(len(array), dtype=torch.uint8, device=self._device)
+        return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._device)
 
     def _part(self, part: Part) -> TorchCommunicator:
         self._splits += 1
@@ -190,7 +187,7 @@ class TorchCommunicator(MessageCommunicator):
     # ------------------------------------------------------------------------------------------------- lost ranks
 
     def _say_alive(self, call: int) -> None:
-        """Leave a word in the job's store."""
+        """Write the call to the job's store."""
         try:
             self._store.set(self._word(self.rank), str(call))
         except RuntimeError:  # the store is lost, too
@@ -211,7 +208,7 @@ class TorchCommunicator(MessageCommunicator):
         return heard
 
     def _last_call(self, rank: int) -> int:
-        """The last one in which a rank said that it waits; 0 where it never did."""
+        """Return the last call in which a rank was known to wait; 0 where there is none."""
         word = self._word(rank)
         return int(self._store.get(word)) if self._store.check([word]) else 0
 
@@ -230,16 +227,10 @@ def _device(backend: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
 
 
-def _copied(array: Array, device: torch.device) -> torch.Tensor:
-    import torch
-
-    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
-
-
 def _process_group(comm: TorchCommunicator) -> Any:
-    """Connect the ranks; each of them is on its way here.
+    """Connect the ranks, each of which makes this call.
 
-    The transport's own time-out is longer than the communicator's, which is the one that names the lost.
+    The transport's own time-out is longer than the communicator's, whose error names the lost ranks.
     """
     dist = _distributed()
     store = dist.PrefixStore(comm._prefix, comm._store)
@@ -252,11 +243,15 @@ def _process_group(comm: TorchCommunicator) -> Any:
 
 
 class _Works:
-    """Work of torch.distributed, and where what came to a GPU belongs on the host."""
+    """Work of torch.distributed, the arrays on the host for results that came to a GPU, and a function called then."""
 
-    def __init__(self, works: list[Any], results: list[tuple[torch.Tensor, Array]]) -> None:
-        self._works = works
-        self._results = results
+    def __init__(
+        self,
+        works: list[Any],
+        results: list[tuple[torch.Tensor, Array]],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._works, self._results, self._then = works, results, then
 
     def done(self) -> bool:
         if not all(work.is_completed() for work in self._works):
@@ -266,27 +261,11 @@ class _Works:
         for tensor, array in self._results:
             if tensor.is_cuda and not on_device(array):
                 array[:] = tensor.cpu().numpy()
+        self._then()
         return True
 
     def unanswered(self) -> list[int]:
         return []
-
-
-class _Then:
-    """A call after which something is to be done."""
-
-    def __init__(self, pending: Pending, then: Any) -> None:
-        self._pending = pending
-        self._then = then
-
-    def done(self) -> bool:
-        if not self._pending.done():
-            return False
-        self._then()
-        return True
-
-    def unanswered(self) -> Sequence[int]:
-        return self._pending.unanswered()
 
 
 __all__ = ["TorchCommunicator"]

@@ -1,4 +1,4 @@
-"""Waiting for other ranks: polls that leave the processor to others, and a record of what this process waits in."""
+"""Waiting for other ranks: polls that leave the processor to others, and a record of the calls that wait."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from spsample.common.checks import short
 from spsample.errors import InputError
 
 _AT_EXIT = 10
-_LONGEST_TIMEOUT = 1e9
-"""Seconds, some 30 years: what no clock or transport takes for too large."""
+_MAX_TIMEOUT = 1e9
+"""Seconds, some 30 years: a number that every clock and transport accepts."""
 _BUSY = 1e-3
-_SHORTEST, _LONGEST = 2e-5, 1e-3
+_MIN_PAUSE, _MAX_PAUSE = 2e-5, 1e-3
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
@@ -29,22 +29,22 @@ def timeout_or_default(timeout: float | None) -> float:
     >>> timeout_or_default(30)
     30.0
     """
-    given = os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
+    value = os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
     argument = TIMEOUT_VARIABLE if timeout is None else "timeout"
     try:
-        seconds = float(given)
+        seconds = float(value)
     except (ValueError, TypeError, OverflowError):
         seconds = -1.0
-    if not 0 < seconds <= _LONGEST_TIMEOUT:
-        expected = f"a positive number of seconds, at most {_LONGEST_TIMEOUT:.0e}"
-        raise InputError(argument=argument, given=short(given), expected=expected)
+    if not 0 < seconds <= _MAX_TIMEOUT:
+        expected = f"a positive number of seconds, at most {_MAX_TIMEOUT:.0e}"
+        raise InputError(argument=argument, given=short(value), expected=expected)
     return seconds
 
 
 def wait_for(done: Callable[[], bool], timeout: float) -> bool:
-    """Ask `done` until it says yes (True) or `timeout` seconds have passed (False).
+    """Poll `done` until it returns True (True) or `timeout` seconds have passed (False).
 
-    For a millisecond the processor is only yielded between two questions; then the pauses are sleeps, which grow to a
+    For a millisecond the processor is only yielded between two polls; then the pauses are sleeps, which grow to a
     millisecond. So a rank that waits long leaves its core to the others where they share cores.
 
     Examples
@@ -53,7 +53,7 @@ def wait_for(done: Callable[[], bool], timeout: float) -> bool:
     (True, False)
     """
     begin = time.monotonic()
-    pause = _SHORTEST
+    pause = _MIN_PAUSE
     while not done():
         waited = time.monotonic() - begin
         if waited > timeout:
@@ -62,14 +62,14 @@ def wait_for(done: Callable[[], bool], timeout: float) -> bool:
             _yield()
         else:
             time.sleep(pause)
-            pause = min(_LONGEST, 1.2 * pause)
+            pause = min(_MAX_PAUSE, 1.2 * pause)
     return True
 
 
 def end_soon(*kept: object) -> None:
     """Let this process end within ten seconds from now, as if killed, unless it ends by itself; for `atexit`.
 
-    What MPI and torch.distributed do last of all waits without end for ranks that are lost. `kept` are objects that
+    The shutdown of MPI and torch.distributed waits without end for ranks that are lost. `kept` are objects that
     must not be freed before.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -105,7 +105,7 @@ class Activity:
     Attributes
     ----------
     lost : str
-        What was found out about ranks that are lost.
+        Text about ranks that are lost; empty for none.
     """
 
     def __init__(self) -> None:

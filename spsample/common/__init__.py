@@ -1,1 +1,1 @@
-"""What every room above the kernels uses: checks of arguments, arrays in, units, threads, available memory."""
+"""Helpers of every room above the kernels: checks of arguments, conversion of arrays, units, threads, memory."""

@@ -1,4 +1,4 @@
-"""From what users hand in to NumPy arrays: lists, tensors, DLPack; what has no plain array is refused."""
+"""Conversion of users' lists, tensors and DLPack objects to NumPy arrays; values without a plain array are refused."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def as_array(argument: str, value: Any) -> NDArray[Any]:
 
 
 def is_bfloat16(value: Any) -> bool:
-    """Whether it is a tensor of bfloat16."""
+    """Return whether it is a tensor of bfloat16."""
     return str(getattr(value, "dtype", "")) == "torch.bfloat16"
 
 
 def _refuse_containers(argument: str, value: Any) -> None:
-    """Refuse what NumPy would turn into something else: None, matrices, masked arrays."""
+    """Refuse values that NumPy would turn into another thing: None, matrices, masked arrays."""
     if value is None:
         raise DTypeError(argument=argument, given="None", expected="an array")
     if is_scipy_sparse(value):
@@ -101,7 +101,7 @@ def _refuse_tensors(argument: str, value: Any) -> None:
 
 
 def _refuse_devices(argument: str, value: Any) -> None:
-    """Refuse arrays that are not in host memory, as their DLPack device tells."""
+    """Refuse arrays that are not in host memory, by their DLPack device."""
     probe = getattr(value, "__dlpack_device__", None)
     if probe is None or isinstance(value, np.ndarray):
         return
@@ -135,7 +135,7 @@ def _converted(argument: str, value: Any) -> NDArray[Any]:
 
 
 def distinct_bytes(arrays: Iterable[Any]) -> int:
-    """Bytes of arrays, each object once; None counts for nothing.
+    """Return the bytes of arrays, each object once; None counts as 0.
 
     Examples
     --------
@@ -143,11 +143,11 @@ def distinct_bytes(arrays: Iterable[Any]) -> int:
     >>> distinct_bytes([ids, None, ids, np.zeros(2, np.int32)])
     40
     """
-    return sum({id(one): int(one.nbytes) for one in arrays if one is not None}.values())
+    return sum({id(array): int(array.nbytes) for array in arrays if array is not None}.values())
 
 
 def first_entry(array: NDArray[Any]) -> str:
-    """Say what the first entry is, or nothing for an empty array or a scalar."""
+    """Describe the first entry; empty for an empty array or a scalar."""
     return f" (first entry {short(array.flat[:1].tolist()[0])})" if array.ndim and array.size else ""
 
 

@@ -28,15 +28,15 @@ _UNSIGNED: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.uint64),
 }
 _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
-"""By the bytes of an integer: how many values the signed type has that are not negative."""
+"""Number of values of a signed type that are not negative, by its bytes."""
 
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 4095
-"""Bytes between two separators, and of a whole: of the usual file systems."""
+_MAX_NAME, _MAX_PATH = 255, 4095
+"""Bytes between two separators, and of a whole path, of the usual file systems."""
 
 
 def is_scipy_sparse(value: Any) -> bool:
-    """Whether it is a SciPy sparse matrix or array; where nobody has imported SciPy, it is none.
+    """Return whether it is a SciPy sparse matrix or array; False where SciPy was not imported.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     argument : str
         Name of the argument, for the message.
     value : int or numpy integer
-        What was given.
+        The value given.
     minimum, maximum : int, optional
         Inclusive bounds.
 
@@ -137,12 +137,12 @@ def require_type(argument: str, value: Any, types: type[Any] | tuple[type[Any], 
 
 
 def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
-    """Return an iterator over `value`; what it gives is not looked at.
+    """Return an iterator over `value`, whose items are not checked.
 
     Raises
     ------
     DTypeError
-        If it cannot be gone through, or is a sparse matrix; the message says what was `expected`.
+        If it is not iterable, or is a sparse matrix; the message says what was `expected`.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
     ...
     spsample.errors.DTypeError: sizes: got 5 of type int; expected numbers
     """
-    if is_scipy_sparse(value):  # some have no rows to go through, and say so late
+    if is_scipy_sparse(value):  # some have no rows, and raise late
         given = f"a scipy {value.format} matrix of shape {value.shape}"
         raise DTypeError(argument=argument, given=given, expected=expected)
     try:
@@ -217,7 +217,7 @@ def require_path(argument: str, value: Any) -> Path:
     name = os.fspath(value)
     require_type(argument, name, str, "a path as text")
     if not _can_be_a_path(name):
-        expected = f"a path of at most {_LONGEST_PATH} bytes, of names of at most {_LONGEST_NAME}"
+        expected = f"a path of at most {_MAX_PATH} bytes, of names of at most {_MAX_NAME}"
         raise InputError(argument=argument, given=short(name), expected=expected)
     return Path(name)
 
@@ -228,11 +228,11 @@ def _can_be_a_path(name: str) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
     longest = max(map(len, encoded.split(os.fsencode(os.sep))))
-    return bool(encoded) and b"\0" not in encoded and len(encoded) <= _LONGEST_PATH and longest <= _LONGEST_NAME
+    return bool(encoded) and b"\0" not in encoded and len(encoded) <= _MAX_PATH and longest <= _MAX_NAME
 
 
 def require_share(argument: str, value: Any, expected: str) -> float:
-    """`value` as a float from 0 to 1.
+    """Return `value` as a float from 0 to 1.
 
     Raises
     ------
@@ -336,10 +336,10 @@ def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: s
 
 
 def _largest_unsigned(array: NDArray[Any]) -> int:
-    """The largest entry, where negative ones count as the unsigned integers of the same bits, which are larger."""
+    """Return the largest entry, where negative ones count as unsigned integers of the same bits, which are larger."""
     unsigned = array if array.dtype.kind == "u" else array.view(_UNSIGNED[array.dtype.itemsize])
     flat = unsigned.ravel(order="K")
-    return int(flat[flat.argmax()])  # in a third of the time of a maximum
+    return int(flat[flat.argmax()])  # takes a third of the time of a maximum
 
 
 def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
@@ -366,7 +366,7 @@ def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
 
 
 def require_draw(draw: Any) -> None:
-    """Refuse what is no `Draw`, or one that no sampler could have made: key, hop and size as the counter has them."""
+    """Refuse values other than a `Draw`, and one with a key, hop or size that no sampler could have made."""
     require_type("draw", draw, Draw, "a Draw")
     expected = "two words, as derive_key gives them"
     require_type("draw.key", draw.key, tuple, expected)

@@ -1,4 +1,4 @@
-"""A number that tells the contents of arrays apart, computed by all threads about as fast as memory is read."""
+"""Fingerprints of the contents of arrays, computed by all threads about as fast as memory is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 class Contents:
-    """A number that tells several arrays, which must not change, from others: made on first use, and kept.
+    """Fingerprints of several arrays, which must not change: computed on first use, and kept.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Contents:
         self._making = renewed(Lock())
 
     def numbers(self) -> dict[str, int]:
-        """`contents_of` each array; of several threads one computes."""
+        """Return `contents_of` each array; of several threads one computes."""
         with self._making:
             if self._numbers is None:
                 self._numbers = {name: contents_of(array) for name, array in self._arrays.items()}
@@ -66,7 +66,7 @@ def contents_of(value: Any) -> int:
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether an array, or the values of a SciPy sparse matrix, are the map of a file.
+    """Return whether an array, or the values of a SciPy sparse matrix, are the map of a file.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def _hashed(text: str) -> int:
 
 
 def _sum_of(array: NDArray[Any]) -> int:
-    """Sum over the words of an array in C order; where it is in another order, a block of rows at a time is copied."""
+    """Sum over the words of an array in C order; one in another order is copied a block of rows at a time."""
     if array.flags.c_contiguous:
         return _words_sum(array.reshape(-1).view(np.uint8), 0)
     row_bytes = array[:1].nbytes
@@ -99,7 +99,7 @@ def _sum_of(array: NDArray[Any]) -> int:
 
 
 def _words_sum(block: NDArray[np.uint8], first: int) -> int:
-    """As the compiled core computes it, or without it."""
+    """Compute `words_sum` by the compiled core, where it is there."""
     core = compiled_core()
     return int((core.content_sum if core is not None else words_sum)(block, first))
 

@@ -11,9 +11,9 @@ T = TypeVar("T")
 class lazily(Generic[T]):  # noqa: N801  (used as a decorator)
     """`functools.cached_property` without a lock.
 
-    Up to Python 3.11 that one holds a lock of all instances while it computes. Ranks that are threads would wait for
-    each other for ever where computing is collective, and so would a process that is forked meanwhile, for a thread
-    that it has not. Threads that ask at the same time may each compute a value; the first one is kept.
+    Up to Python 3.11 it holds a lock of all instances while it computes. Ranks that are threads would wait for each
+    other for ever where computing is collective, and so would a process that is forked meanwhile, for a thread that it
+    does not have. Threads that ask at the same time may each compute a value; the first one is kept.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class lazily(Generic[T]):  # noqa: N801  (used as a decorator)
         if instance is None:
             return self
         value = self._compute(instance)
-        kept: T = instance.__dict__.setdefault(self._name, value)  # found before this descriptor from now on
+        kept: T = instance.__dict__.setdefault(self._name, value)  # hides this descriptor
         return kept
 
 

@@ -1,4 +1,4 @@
-"""Locks that a forked process finds free: the thread that held one is not there to let go of it."""
+"""Locks that a forked process finds free: the thread that held one is not there to release it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ __all__ = ["MendedInForks", "renewed", "was_held"]
 T = TypeVar("T")
 
 _OF_PROCESS: WeakSet[Any] = WeakSet()
+"""Locks that are renewed."""
 _HELD: WeakSet[Any] = WeakSet()
-"""Those that are renewed, and of them those that were held when this process was forked."""
+"""Locks among them that were held when this process was forked."""
 
 
 def renewed(lock: T) -> T:
     """Return a lock, an event or a condition of `threading` which each process that is forked finds new.
 
-    What it guards is copied as it is: a count may lack what was about to be added. Where half a change would do harm,
-    ask `was_held`. Every lock of the package is made so; `tests/unit/test_locks.py` lists the few that need not be.
+    The data that it guards are copied as they are: a count may lack a pending addition. Where half a change would do
+    harm, ask `was_held`. Every lock of the package is made so; `tests/unit/test_locks.py` lists the few exceptions.
 
     Examples
     --------
@@ -36,7 +37,7 @@ def renewed(lock: T) -> T:
 
 
 def was_held(lock: Any) -> bool:
-    """Whether a `Lock` was held when this process was forked; False in a process that was not."""
+    """Return whether a `Lock` was held when this process was forked; False in a process that was not."""
     return lock in _HELD
 
 
@@ -57,7 +58,7 @@ class MendedInForks:
         self._changing, self._process = renewed(Lock()), os.getpid()
 
     def _lock(self) -> Lock:
-        """Held while anything is changed or read."""
+        """Return the lock that is held while anything is changed or read."""
         if self._process != os.getpid():
             with self._changing:
                 if self._process != os.getpid():
@@ -66,12 +67,12 @@ class MendedInForks:
         return self._changing
 
     def _renew(self) -> None:
-        """Mend what a thread of the other process may have left half changed; under the lock."""
+        """Mend data that a thread of the other process may have left half changed; under the lock."""
         raise NotImplementedError
 
 
 def _renew_all() -> None:
-    """In a forked process, before anything else; as the standard library renews its own."""
+    """Renew all locks in a forked process, before anything else."""
     for lock in _OF_PROCESS:
         if getattr(lock, "locked", bool)():
             _HELD.add(lock)

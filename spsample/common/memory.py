@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""Memory that this process may still take."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from functools import cache
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
-FALLBACK = 4 << 30  # where the system does not say
-UNLIMITED = 1 << 60  # version 1 says "no limit" by a number as large as this
+FALLBACK = 4 << 30
+"""Bytes where the system gives no number."""
+UNLIMITED = 1 << 60
+"""Limits of version 1 from here on stand for no limit."""
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> int:
-    """Bytes that can be allocated now without swapping: of the machine, and of every control group this process is in.
+    """Return the bytes that can be allocated now without swapping: of the machine and this process's control groups.
 
-    Memory of a group that holds files which can be read again counts as available. 4 GiB where nothing is known.
+    Memory of a group that holds files which can be read again counts as available. 4 GiB where no limit is known.
 
     Examples
     --------
@@ -29,7 +31,7 @@ def available_memory(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> int
 
 @cache
 def most_memory() -> int:
-    """Bytes that this process could ever have: of the machine, or the least limit of its control groups; read once.
+    """Return the bytes that this process could ever have: of the machine and all its control groups; read once.
 
     Examples
     --------
@@ -58,7 +60,7 @@ def _machine(proc: Path) -> Iterator[int]:
 
 
 def _groups(proc: Path, cgroups: Path) -> Iterator[int]:
-    """What is left in each control group with a limit."""
+    """Yield the bytes left in each control group with a limit."""
     for folder, version in _folders(proc, cgroups):
         limit = _limit(folder, version)
         if limit is not None:
@@ -73,8 +75,8 @@ def control_groups(text: str, controller: str, cgroups: Path = CGROUPS) -> Itera
     """Yield the folders of a process's control groups, and their version (1 or 2).
 
     Of each hierarchy that has the controller: from the process's own group up to the root, which in a container is the
-    container's own group, whatever its path is called outside. ``text`` is what ``/proc/self/cgroup`` says; other lines
-    are passed over.
+    container's own group, whatever its path is called outside. ``text`` is that of ``/proc/self/cgroup``; other lines
+    are skipped.
 
     Examples
     --------
@@ -95,13 +97,13 @@ def control_groups(text: str, controller: str, cgroups: Path = CGROUPS) -> Itera
 
 
 def _root(controllers: str, controller: str, cgroups: Path) -> Path:
-    """Where a hierarchy of version 1 is mounted: under the names of all its controllers, or under one of them."""
+    """Return the mount of a hierarchy of version 1: under the names of all its controllers, or under one of them."""
     together = cgroups / controllers
     return together if together.exists() else cgroups / controller
 
 
 def _unified(cgroups: Path) -> Path:
-    """Where the hierarchy of version 2 is mounted: by itself, or beside those of version 1."""
+    """Return the mount of the hierarchy of version 2: by itself, or beside those of version 1."""
     beside = cgroups / "unified"
     return beside if beside.exists() else cgroups
 
@@ -112,13 +114,13 @@ _RECLAIMABLE = {1: "total_(?:in)?active_file", 2: "(?:in)?active_file"}
 
 
 def _limit(folder: Path, version: int) -> int | None:
-    """Bytes that a group may have; None where it has no limit."""
+    """Return the bytes that a group may have; None where it has no limit."""
     limit = _number(_text(folder / _LIMIT[version]))
     return None if limit is None or limit >= UNLIMITED else limit
 
 
 def _used(folder: Path, version: int) -> int:
-    """Bytes that a group has, without files that can be read again; what cannot be read counts as nothing."""
+    """Return the bytes that a group has, without files that can be read again; 0 where unknown."""
     files = re.findall(rf"^{_RECLAIMABLE[version]} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
     return (_number(_text(folder / _USAGE[version])) or 0) - sum(map(int, files))
 

@@ -1,4 +1,4 @@
-"""Options: what a command and the documentation say of a setting, declared once, at the field of a dataclass.
+"""Options: the description of a setting for commands and documentation, declared once, at the field of a dataclass.
 
 ::
 
@@ -27,12 +27,12 @@ __all__ = ["Option", "Setting", "at_least", "check_settings", "own_settings", "s
 
 @dataclass(frozen=True)
 class Option:
-    """What is said of a field, beside its name, its type and its default.
+    """The description of a field, beside its name, its type and its default.
 
     Parameters
     ----------
     help
-        What it is, in a sentence or two.
+        A sentence or two.
     panel
         The heading below which it is listed.
     flags
@@ -41,17 +41,17 @@ class Option:
     choices
         Texts that can be given.
     values
-        What else can be given, in a few words, where the type does not say it.
+        Other values that can be given, in a few words, where the type does not say it.
     unset
-        What None stands for.
+        The meaning of None.
     check
         Refuses what cannot be used: takes the field's name and a value that is not None.
     parse
-        Makes a value of a text, where the type does not say how.
+        Makes a value of a text, where the type does not.
     common
-        Whether it is listed among the few options that are changed daily.
+        True for the few options that are changed daily.
     decisive
-        Whether it decides results; others change the speed of a run alone.
+        True where it decides results; others change the speed of a run alone.
     """
 
     help: str
@@ -77,11 +77,11 @@ class Setting(NamedTuple):
     type
         Its type, without None.
     optional
-        Whether it can be None.
+        True where it can be None.
     default
         Its value where it is not given.
     option
-        What is said of it.
+        Its description.
     """
 
     name: str
@@ -125,11 +125,11 @@ def settings_of(cls: Any) -> tuple[Setting, ...]:
     >>> setting.name, setting.key, setting.flags, setting.default
     ('learning_rate', 'lr', '--lr', 0.1)
     """
-    return tuple(setting for one in _holders(cls) for setting in _own_settings(one))
+    return tuple(setting for holder in _holders(cls) for setting in _own_settings(holder))
 
 
 def _holders(cls: Any) -> Iterator[Any]:
-    """The dataclass, and those of its fields."""
+    """Yield the dataclass, and those of its fields."""
     yield cls
     for hint in get_type_hints(cls).values():
         if is_dataclass(hint):
@@ -139,7 +139,7 @@ def _holders(cls: Any) -> Iterator[Any]:
 @cache
 def _own_settings(cls: Any) -> tuple[Setting, ...]:
     hints = get_type_hints(cls, include_extras=True)
-    found = []
+    settings = []
     for field in fields(cls):
         annotation = hints[field.name]
         if get_origin(annotation) is not Annotated:
@@ -149,8 +149,8 @@ def _own_settings(cls: Any) -> tuple[Setting, ...]:
         proper = [kind for kind in kinds if kind is not NoneType] or [declared]
         kind = proper[0] if len(proper) == 1 else declared
         (option,) = (extra for extra in extras if isinstance(extra, Option))
-        found.append(Setting(field.name, kind, NoneType in kinds, field.default, option))
-    return tuple(found)
+        settings.append(Setting(field.name, kind, NoneType in kinds, field.default, option))
+    return tuple(settings)
 
 
 def own_settings(settings: Any) -> tuple[Setting, ...]:
@@ -181,7 +181,7 @@ def check_settings(settings: Any) -> None:
 
 
 def at_least(minimum: int, maximum: int | None = None) -> Callable[[str, Any], int]:
-    """A check for integers of at least ``minimum``, and of at most ``maximum``.
+    """Return a check for integers of at least ``minimum``, and of at most ``maximum``.
 
     Examples
     --------

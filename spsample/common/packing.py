@@ -13,13 +13,16 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "Packed", "Span", "aligned", "pack", "unframed"]
+__all__ = ["ALIGNMENT", "BufferSpan", "Packed", "aligned", "pack", "unframed"]
 
 ALIGNMENT = 64
 
+_PLAIN_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
+"""Types of tensors that NumPy has, too."""
 
-class Span(NamedTuple):
-    """Where a buffer begins, and its bytes."""
+
+class BufferSpan(NamedTuple):
+    """The place of a buffer: its begin, and its bytes."""
 
     begin: int
     nbytes: int
@@ -33,16 +36,16 @@ class Packed(NamedTuple):
     head : bytes
         Its pickle, without large buffers.
     buffers : list of memoryview
-        These.
-    spans : list of Span
-        Where each of them will be.
+        The large buffers.
+    spans : list of BufferSpan
+        The place of each of them.
     nbytes : int
         Bytes of all.
     """
 
     head: bytes
     buffers: list[memoryview]
-    spans: list[Span]
+    spans: list[BufferSpan]
     nbytes: int
 
     def write(self, target: memoryview) -> None:
@@ -51,7 +54,7 @@ class Packed(NamedTuple):
             _copy(buffer, target[span.begin : span.begin + span.nbytes])
 
     def framed(self) -> NDArray[np.uint8]:
-        """The whole in one array of bytes, as it travels; see `unframed`."""
+        """Return all of it in one array of bytes, to be sent; see `unframed`."""
         sizes = np.array([len(self.spans), len(self.head), *(span.nbytes for span in self.spans)], np.int64)
         head = aligned(sizes.nbytes)
         buffers = head + aligned(len(self.head))
@@ -68,7 +71,7 @@ def pack(value: Any) -> Packed:
     Raises
     ------
     Exception
-        What pickle raises for an object that it cannot take.
+        As pickle raises it for an object that it cannot take.
 
     Examples
     --------
@@ -76,22 +79,22 @@ def pack(value: Any) -> Packed:
     >>> len(packed.buffers), packed.nbytes
     (1, 64)
     """
-    found: list[pickle.PickleBuffer] = []
+    pickled: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
-    _Pickler(file, protocol=5, buffer_callback=found.append).dump(value)
-    buffers = [one.raw() for one in found]
+    _Pickler(file, protocol=5, buffer_callback=pickled.append).dump(value)
+    buffers = [buffer.raw() for buffer in pickled]
     return Packed(file.getvalue(), buffers, *_placed([buffer.nbytes for buffer in buffers]))
 
 
 def unframed(whole: NDArray[np.uint8]) -> Any:
-    """The object that `Packed.framed` was of; its arrays are views of the bytes.
+    """Return the object of `Packed.framed`; its arrays are views of the bytes.
 
     Examples
     --------
     >>> unframed(pack({"x": np.arange(3.0)}).framed())
     {'x': array([0., 1., 2.])}
     """
-    if whole.ctypes.data % ALIGNMENT:  # as of a letter within others: arrays are read in place
+    if whole.ctypes.data % ALIGNMENT:  # a message within others: arrays are read in place
         whole = _realigned(whole)
     count, length = whole[:16].view(np.int64).tolist()
     head = aligned(8 * (count + 2))
@@ -101,17 +104,17 @@ def unframed(whole: NDArray[np.uint8]) -> Any:
     return pickle.loads(whole[head : head + length].tobytes(), buffers=views)
 
 
-def _placed(sizes: Sequence[int]) -> tuple[list[Span], int]:
-    """Where buffers of these sizes are, each from a multiple of 64 bytes on; and the bytes of all."""
+def _placed(sizes: Sequence[int]) -> tuple[list[BufferSpan], int]:
+    """Return the places of buffers of these sizes, each at a multiple of 64 bytes; and the bytes of all."""
     spans, end = [], 0
     for size in sizes:
-        spans.append(Span(end, size))
+        spans.append(BufferSpan(end, size))
         end += aligned(size)
     return spans, end
 
 
 def aligned(nbytes: int) -> int:
-    """The next multiple of 64 bytes, those of a cache line, where an array may begin."""
+    """Return the next multiple of 64 bytes, those of a cache line."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
@@ -123,13 +126,13 @@ def _realigned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _copy(source: memoryview, target: memoryview) -> None:
-    """By NumPy, which lets other threads work meanwhile."""
+    """Copy by NumPy, which lets other threads work meanwhile."""
     if source.nbytes:
         np.copyto(np.frombuffer(target, np.uint8), np.frombuffer(source, np.uint8))
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors of the host travel as arrays do; torch's own way copies them into the pickle."""
+    """A pickler that keeps tensors of the host out of the pickle, as arrays; torch's own way copies them into it."""
 
     def reducer_override(self, value: Any) -> Any:
         torch = sys.modules.get("torch")
@@ -139,19 +142,9 @@ class _Pickler(pickle.Pickler):
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    kinds = (
-        torch.float32,
-        torch.float64,
-        torch.float16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-    )
     is_here = tensor.device.type == "cpu" and tensor.layout is torch.strided
     is_own = not tensor.requires_grad and not tensor.is_neg()
-    return is_here and is_own and (tensor.dtype in kinds or tensor.dtype is torch.bool)
+    return is_here and is_own and str(tensor.dtype).removeprefix("torch.") in _PLAIN_DTYPES
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> Any:

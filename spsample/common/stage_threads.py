@@ -1,4 +1,4 @@
-"""`StageThreads`: how many threads each stage of a pipeline uses, as it is given."""
+"""`StageThreads`: the numbers of threads of the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spsample.common.checks import require_int, short
-from spsample.common.threads import MOST_THREADS
+from spsample.common.threads import MAX_THREADS
 from spsample.errors import DTypeError, InputError
 
 __all__ = ["StageThreads", "require_stage_threads"]
@@ -52,7 +52,7 @@ def require_stage_threads(argument: str, value: Any) -> StageThreads:
     if len(entries) not in (2, 3) or any(isinstance(entry, str) for entry in entries):
         hint = _HINT if "auto" in entries else ""
         raise InputError(argument=argument, given=short(value), expected=_EXPECTED, hint=hint)
-    limits = {"minimum": 1, "maximum": MOST_THREADS}
+    limits = {"minimum": 1, "maximum": MAX_THREADS}
     return StageThreads(*(require_int(f"{argument}[{i}]", entry, **limits) for i, entry in enumerate(entries)))
 
 

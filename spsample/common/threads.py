@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from spsample.backends import available_backends
 from spsample.common.checks import require_int
 
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 
 Result = TypeVar("Result")
 
 
 def set_num_threads(threads: int) -> None:
-    """Set how many threads calls from this thread may use in the compiled kernels.
+    """Set the number of threads that calls from this thread may use in the compiled kernels.
 
     Without it the environment variable `OMP_NUM_THREADS` decides, read at the first call, or else there is one thread
     per processor. Other threads of the program keep their own number. The `reference` backend is
@@ -37,14 +37,14 @@ def set_num_threads(threads: int) -> None:
     --------
     >>> set_num_threads(2)
     """
-    count = require_int("threads", threads, minimum=1, maximum=MOST_THREADS)
+    count = require_int("threads", threads, minimum=1, maximum=MAX_THREADS)
     core = compiled_core()
     if core is not None:
         core.set_num_threads(count)
 
 
 def get_num_threads() -> int:
-    """Threads that calls from this thread may use in the compiled kernels; 1 without the core.
+    """Return the threads that calls from this thread may use in the compiled kernels; 1 without the core.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def get_num_threads() -> int:
 
 @contextmanager
 def kernel_threads(threads: int) -> Iterator[None]:
-    """Around calls from this thread: they may use that number of threads in the compiled kernels.
+    """Let calls from this thread use that number of threads in the compiled kernels.
 
     Examples
     --------
@@ -91,9 +91,9 @@ def in_order(
     threads : int
         With 1 the functions run in this thread, each when it is asked for.
     waiting : int, optional
-        Functions that are handed out at a time; by default as many as there are threads.
+        Functions that are submitted at a time; by default as many as there are threads.
     name : str, optional
-        That the threads' names begin with.
+        Prefix of the threads' names.
 
     Examples
     --------
@@ -104,23 +104,23 @@ def in_order(
         for task in tasks:
             yield task()
         return
-    handed_out: deque[Future[Result]] = deque()
+    submitted: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads, name, initializer=set_num_threads, initargs=(1,)) as executor:
         try:
             for task in tasks:
-                handed_out.append(executor.submit(task))
+                submitted.append(executor.submit(task))
                 del task
-                if len(handed_out) >= (waiting or threads):
-                    yield handed_out.popleft().result()
-            while handed_out:
-                yield handed_out.popleft().result()
+                if len(submitted) >= (waiting or threads):
+                    yield submitted.popleft().result()
+            while submitted:
+                yield submitted.popleft().result()
         finally:
-            for future in handed_out:
+            for future in submitted:
                 future.cancel()
 
 
 def usable_cores() -> int:
-    """How many processors this process may use.
+    """Return the number of processors that this process may use.
 
     Examples
     --------
@@ -133,9 +133,9 @@ def usable_cores() -> int:
 
 
 def clear_pool() -> None:
-    """Give memory that the compiled kernels keep for their next results back to the system.
+    """Return memory that the compiled kernels keep for their next results to the system.
 
-    Arrays in use are not touched. Where the compiled core is missing there is nothing to give back.
+    Arrays in use are not touched. Where the compiled core is missing there is none to return.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def clear_pool() -> None:
 
 
 def pool_bytes() -> int:
-    """Bytes of large result arrays and of scratch in use, and of the memory kept for the next ones. 0 without the core.
+    """Return the bytes of large results and scratch in use, and of memory kept for the next ones; 0 without the core.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def pool_bytes() -> int:
 
 @contextmanager
 def measured_pool() -> Iterator[PoolMeasure]:
-    """Around calls: the most memory that the compiled kernels held, in use and kept, beyond what they held before.
+    """Measure the most memory that the compiled kernels held, in use and kept, beyond the amount before.
 
     Blocks of less than 64 KiB are not counted. One at a time: a nested measurement sets the mark of the outer one back.
 
@@ -189,7 +189,7 @@ class PoolMeasure:
 
 
 def compiled_core() -> Any:
-    """The compiled core, or None where it is missing."""
+    """Return the compiled core, or None where it is missing."""
     return _core() if "cpu" in available_backends() else None
 
 

@@ -1,4 +1,4 @@
-"""Amounts of memory, and numbers of things, as people write them."""
+"""Amounts of memory, and numbers of things, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spsample.errors import InputError
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _UNITS |= {f"{letter}iB": _UNITS[letter] for letter in "KMGT"}
 _UNITS |= {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_MOST, _DIGITS = 2**63 - 1, 40
+_MAX, _DIGITS = 2**63 - 1, 40
 _FORM = "a number of bytes, or one with a unit, as 512MiB, 2GiB or 1.5GB"
 
 
@@ -31,12 +31,12 @@ def require_bytes(argument: str, value: Any) -> int:
     1610612736
     """
     if not isinstance(value, str):
-        return require_int(argument, value, minimum=1, maximum=_MOST)
+        return require_int(argument, value, minimum=1, maximum=_MAX)
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", value)
     if match is None or match[2] not in _UNITS or len(match[1]) > _DIGITS:
         raise InputError(argument=argument, given=short(value), expected=_FORM)
     size = int(float(match[1]) * _UNITS[match[2]]) if "." in match[1] else int(match[1]) * _UNITS[match[2]]
-    if not 1 <= size <= _MOST:
+    if not 1 <= size <= _MAX:
         raise InputError(argument=argument, given=short(value), expected=_FORM)
     return size
 
@@ -55,12 +55,12 @@ def format_bytes(size: float) -> str:
     return f"{size:.0f} B"
 
 
-def count(number: int, one: str, many: str) -> str:
-    """Return a number and what is counted.
+def count(number: int, singular: str, plural: str) -> str:
+    """Return a number with its noun.
 
     Examples
     --------
     >>> count(1, "batch", "batches"), count(2000, "batch", "batches")
     ('1 batch', '2,000 batches')
     """
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"

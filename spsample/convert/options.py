@@ -7,7 +7,7 @@ from typing import Annotated
 
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.common.options import Option, at_least, check_settings
-from spsample.common.threads import MOST_THREADS
+from spsample.common.threads import MAX_THREADS
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.store.validation import check_num_nodes
@@ -191,7 +191,7 @@ class ConvertOptions:
     ] = None
     threads: Annotated[
         int | None,
-        Option("Threads.", _COST, unset="one per processor", check=at_least(1, MOST_THREADS)),
+        Option("Threads.", _COST, unset="one per processor", check=at_least(1, MAX_THREADS)),
     ] = None
     random_seed: Annotated[int, Option("Random seed of generated graphs.", _READING, check=at_least(0))] = 0
     overwrite: Annotated[bool, Option("Replace a store that is there.", _STORE, flags="--overwrite", common=True)] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,31 +15,8 @@ from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
 
 
-class RowReader(Protocol):
-    """Where rows of A come from."""
-
-    num_nodes: int
-    num_edges: int
-    weighting: Weighting
-    digest: str | None
-    index_dtype: np.dtype[Any]
-    data_dtype: np.dtype[Any] | None
-
-    def fingerprint(self) -> dict[str, int]:
-        """As `Graph.fingerprint`, of the whole graph."""
-        ...
-
-    def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
-        """Elements `first` to `end - 1` of indptr, indices, data or edge_ids; None where there is no such array."""
-        ...
-
-    def entries(self, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
-        """Elements of indices, data or edge_ids at these places; None where there is no such array."""
-        ...
-
-
 class StoredRows:
-    """Rows of a store: only what is asked for is mapped.
+    """Rows of a store, of which only those asked for are mapped.
 
     Examples
     --------
@@ -80,9 +57,9 @@ class StoredRows:
         """Entries at these places of A in the order of vertices."""
         if name not in self._store:
             return None
-        lying = places if self._order is None else self._order.file_places(places)
-        picked: NDArray[Any] = self._store.array(name)[lying]
-        return picked
+        in_file = places if self._order is None else self._order.file_places(places)
+        entries: NDArray[Any] = self._store.array(name)[in_file]
+        return entries
 
 
 class GraphRows:
@@ -112,16 +89,18 @@ class GraphRows:
         return None if array is None else array[places]
 
 
-def block_row(rows: RowReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
-    """Block row `block` as a matrix of its own: local rows by place, all n columns, original ids."""
+BlockReader: TypeAlias = "StoredRows | GraphRows"
+"""A source of rows of A."""
+
+
+def block_row(rows: BlockReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
+    """Return block row `block` as a matrix of its own: local rows by place, all n columns, original ids.
+
+    Entries of a range of vertices stay where they are; those of other vertices are copied.
+    """
     if placement.position is not None:
         return PickedRows(rows, placement.vertices_of(block, rows.index_dtype), backend)
     first, end = int(placement.bounds[block]), int(placement.bounds[block + 1])
-    return _range(rows, first, end, backend)
-
-
-def _range(rows: RowReader, first: int, end: int, backend: Backend) -> LocalOperand:
-    """Rows `first` to `end - 1`: their entries stay where they are."""
     starts = np.array(rows.array("indptr", first, end + 1), np.int64)
     begin, stop = int(starts[0]), int(starts[-1])
     starts -= begin
@@ -135,12 +114,12 @@ class PickedRows(LocalOperand):
 
     Parameters
     ----------
-    rows : RowReader
+    rows : BlockReader
         Of which only these rows are read.
     vertices : int array
     """
 
-    def __init__(self, rows: RowReader, vertices: IntArray, backend: Backend) -> None:
+    def __init__(self, rows: BlockReader, vertices: IntArray, backend: Backend) -> None:
         starts = cast("NDArray[np.int64]", rows.array("indptr", 0, rows.num_nodes + 1))
         begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
         indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
@@ -150,7 +129,7 @@ class PickedRows(LocalOperand):
         self._begin = begin
 
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
-        """Those of the source, or else places in it."""
+        """Return the edge ids of the source, or else places in it."""
         if self.edge_ids is not None:
             return self.edge_ids[positions]
         row = np.searchsorted(self.matrix.indptr, positions, side="right") - 1
@@ -158,8 +137,8 @@ class PickedRows(LocalOperand):
         return ids
 
 
-def _matrix(rows: RowReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
+def _matrix(rows: BlockReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
     return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
 
 
-__all__ = ["GraphRows", "PickedRows", "RowReader", "StoredRows", "block_row"]
+__all__ = ["BlockReader", "GraphRows", "PickedRows", "StoredRows", "block_row"]

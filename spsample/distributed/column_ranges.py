@@ -40,7 +40,7 @@ class ColumnRanges:
     total : int
         T, the sum of all numerators.
     support : int
-        How many columns have a numerator above 0.
+        Number of columns with a numerator above 0.
     """
 
     def __init__(self, channel: Channel, block: LocalOperand, num_edges: int) -> None:
@@ -63,7 +63,8 @@ class ColumnRanges:
         """Column law of every batch, as `Backend.draw_shared` draws."""
         if draw.replace or self.support > draw.size:
             return draw_in_rounds(_RangeDraws(self, batch_ids), draw, self._dtype)
-        k, columns = len(batch_ids), self._all_columns().astype(self._dtype)
+        own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
+        k, columns = len(batch_ids), self._channel.gather([own], phase=PHASE)[0].rows.astype(self._dtype)
         return ColumnSample(
             np.arange(k + 1, dtype=np.int64) * len(columns),
             np.tile(columns, k),
@@ -83,17 +84,12 @@ class ColumnRanges:
         result[order] = unpack(answer, counts).view(np.uint64)
         return result
 
-    def _all_columns(self) -> Int64Array:
-        """All columns that can be drawn, ascending."""
-        own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
-        return self._channel.gather([own], phase=PHASE)[0].rows
-
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each is true on any rank of the column group."""
+        """Return for each value whether it is true on any rank of the column group."""
         return self._channel.any_reduce(*here)
 
     def find(self, units: Int64Array) -> Found:
-        """The columns that hold these units; each question goes to the rank of its range."""
+        """Find the columns that hold these units; each request goes to the rank of its range."""
         order, counts = self._routed(units, self._range_ends)
         base = self._range_ends - np.diff(self._range_ends, prepend=0)
         local = units[order] - np.repeat(base, counts)
@@ -104,13 +100,13 @@ class ColumnRanges:
         answers = [Sent(where + self._first, sizes.rows)]
         answers += [pack(starts, sizes.rows), pack(ends - starts, sizes.rows)]
         columns, begins, numerators = self._channel.exchange(answers, phase=PHASE)
-        found = Found(columns.rows, unpack(begins, counts) + np.repeat(base, counts), unpack(numerators, counts))
+        routed = Found(columns.rows, unpack(begins, counts) + np.repeat(base, counts), unpack(numerators, counts))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return Found(*(array[back] for array in found))
+        return Found(*(array[back] for array in routed))
 
     def _routed(self, values: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """The order by the rank below whose end each value is, and how many each rank gets."""
+        """Return the order by the rank below whose end each value is, and the number of values of each rank."""
         rank = np.searchsorted(ends, values, side="right")
         return np.argsort(rank, kind="stable"), np.bincount(rank, minlength=len(ends)).astype(np.int64)
 
@@ -154,19 +150,19 @@ class _RangeDraws(BatchDistributions):
         return self._ranges.any_reduce(*here)
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """Units are counted without the excluded intervals."""
+        """Find the columns of units, which are counted without the excluded intervals."""
         x = units.astype(np.int64)
         for row, i in enumerate(batches):
             begins, lengths = self._excluded[i]
             x[row] += lengths[np.searchsorted(begins, x[row], side="right")]
-        found = self._ranges.find(x.ravel())
+        drawn = self._ranges.find(x.ravel())
         for row, i in enumerate(batches):
             part = slice(row * x.shape[1], (row + 1) * x.shape[1])
-            self._found[i].append(Found(*(array[part] for array in found)))
-        return found.columns.reshape(x.shape)
+            self._found[i].append(Found(*(array[part] for array in drawn)))
+        return drawn.columns.reshape(x.shape)
 
     def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
-        """All that was found: a batch that has not enough columns has chosen all of them."""
+        """Exclude all columns found so far: a batch that has not enough columns has chosen all of them."""
         for i in batches:
             _, starts, numerators = (np.concatenate(arrays) for arrays in zip(*self._found[i], strict=True))
             begins, first = np.unique(starts, return_index=True)
@@ -176,7 +172,7 @@ class _RangeDraws(BatchDistributions):
 
 
 def _row_cuts(indptr: Int64Array) -> list[int]:
-    """Where to cut a block so that each piece has about `ENTRIES_AT_A_TIME` entries, or is one row."""
+    """Cut a block into pieces of about `ENTRIES_AT_A_TIME` entries, or of one row."""
     cuts = [0]
     while cuts[-1] < len(indptr) - 1:
         end = int(np.searchsorted(indptr, indptr[cuts[-1]] + ENTRIES_AT_A_TIME, side="right")) - 1

@@ -1,4 +1,4 @@
-"""Hub rows: those that samplers ask for most often, held by every rank within a budget of bytes."""
+"""Hub rows: rows that samplers need most often, held by every rank within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends import QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
-from spsample.distributed.blocks import RowReader
+from spsample.distributed.blocks import BlockReader
 from spsample.distributed.column_ranges import column_sums
 from spsample.distributed.placement import Placement, equal_bounds
 from spsample.sparse import LocalOperand
@@ -18,13 +18,13 @@ from spsample.sparse import LocalOperand
 PHASE = "hubs"
 
 HUB_ROW_OVERHEAD = 8 + 8 + 8
-"""What a hub row takes besides its entries: its pointer, its id and where its entries were."""
+"""Bytes of a hub row besides its entries: its pointer, its id and the place of its entries."""
 
 
-def hub_vertices(channel: Channel, block: LocalOperand, rows: RowReader, budget: int) -> IntArray:
+def hub_vertices(channel: Channel, block: LocalOperand, rows: BlockReader, budget: int) -> IntArray:
     """Ascending ids of the vertices that are sources of the most edges and whose rows fit in `budget` bytes together.
 
-    A sampler asks for the row of a vertex about as often as it draws the vertex, which it does along its out-edges.
+    A sampler needs the row of a vertex about as often as it draws the vertex, which it does along its out-edges.
     Vertices with equally many are all taken or none. No more are taken than leave places that the dtype of ids can
     count (`with_hubs`). Collective; ranks count ranges of columns.
     """
@@ -69,7 +69,7 @@ def hub_threshold(
     Parameters
     ----------
     counts : int array
-        How many edges each vertex is the source of.
+        Number of edges of which each vertex is the source.
     costs : int64 array
         Bytes of each row: see `hub_row_bytes`.
     budget : int
@@ -84,7 +84,7 @@ def hub_threshold(
     """
     order = np.argsort(counts, kind="stable")
     ascending, total = counts[order], np.concatenate([[0], np.cumsum(costs[order][::-1])]).astype(np.int64)
-    low, high = 1, largest(int(counts.max(initial=0))) + 1  # nothing is as frequent as `high`
+    low, high = 1, largest(int(counts.max(initial=0))) + 1  # no vertex is as frequent as `high`
     while low < high:
         middle = (low + high) // 2
         taken = len(counts) - int(np.searchsorted(ascending, ascending.dtype.type(middle)))
@@ -104,7 +104,7 @@ def with_hubs(placement: Placement, hubs: IntArray, n: int) -> Placement:
     >>> placement.bounds.tolist(), placement.position.tolist()
     ([0, 2, 4, 6], [0, 4, 2, 5, 0, 0])
     """
-    position = np.zeros(n + len(hubs), hubs.dtype)  # as long as there are places; the last ones are no vertex's
+    position = np.zeros(n + len(hubs), hubs.dtype)  # as many as places; the last ones belong to no vertex
     position[:n] = np.arange(n) if placement.position is None else placement.position
     position[hubs] = n + np.arange(len(hubs))
     return Placement(np.append(placement.bounds, n + len(hubs)), position)

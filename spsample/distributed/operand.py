@@ -1,4 +1,4 @@
-"""`PartitionedOperand`: what the algorithms on a partitioned A have in common."""
+"""`PartitionedOperand`: the base of the algorithms on a partitioned A."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
-from spsample.distributed.blocks import RowReader
+from spsample.distributed.blocks import BlockReader
 from spsample.distributed.column_ranges import ColumnRanges
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement
@@ -17,28 +17,28 @@ from spsample.sparse import GraphOperand, LocalOperand
 
 
 class HeldRows(NamedTuple):
-    """What a rank has of a partitioned A.
+    """The rows of a partitioned A that a rank holds.
 
     Attributes
     ----------
-    rows : RowReader
-        Where they come from, and what is known of the whole A.
+    rows : BlockReader
+        Their source, which knows the sizes of the whole A.
     placement : Placement
-        Where each row is: one part per block row, and one more for the hub rows, where there are any.
+        The part of each row: one part per block row, and one more for the hub rows, where there are any.
     block : LocalOperand
         This rank's block row.
     hubs : LocalOperand or None
         The hub rows, which every rank has.
     """
 
-    rows: RowReader
+    rows: BlockReader
     placement: Placement
     block: LocalOperand
     hubs: LocalOperand | None = None
 
 
 class PartitionedOperand(GraphOperand):
-    """A in block rows over a process grid. An algorithm says how its rows meet those of Q, and who samples what.
+    """A in block rows over a process grid. An algorithm brings its rows to those of Q, and assigns batches to ranks.
 
     Columns of FastGCN are drawn in the column group, whose ranks have ranges of them.
 
@@ -65,12 +65,12 @@ class PartitionedOperand(GraphOperand):
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
-        """Over the column group, which is its scope, too: what ranks of other columns do does not matter here."""
+        """Return a channel over the column group, which is its scope, too: ranks of other columns do not take part."""
         return Channel(grid.column_group)
 
     @staticmethod
     def sampled_batches(grid: ProcessGrid, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of a call that a rank samples: those that it gets, every p-th one."""
+        """Return the ascending positions of the batches of a call that a rank samples: those that it gets."""
         return np.arange(grid.comm.rank, num_batches, grid.comm.size, dtype=np.int64)
 
     @lazily

@@ -12,7 +12,7 @@ from spsample.distributed.placement import Placement
 from spsample.sparse import LocalOperand
 
 Serve = Callable[[LocalOperand, Sequence[Received]], Sequence[Sent]]
-"""Makes answers out of what others ask of a block: what goes to each of those who sent."""
+"""A function that answers requests to a block: it returns what goes to each rank that sent one."""
 
 
 class Owners(NamedTuple):
@@ -23,7 +23,7 @@ class Owners(NamedTuple):
     channel : Channel
         Over the column group; block i is on rank i of it.
     placement : Placement
-        Where each row is: one block per rank, and one more for the hub rows, where there are any.
+        The part of each row: one block per rank, and one more for the hub rows, where there are any.
     block : LocalOperand
         This rank's block row.
     hubs : LocalOperand or None
@@ -44,8 +44,8 @@ class Owners(NamedTuple):
         """Send rows of several arrays to each part and return the answers, part by part: two all-to-allv.
 
         Every rank of the column group asks and serves at once. `serve` is called with this rank's block and what all
-        ranks sent for it (and again with the hub rows and what this rank has for them). What is asked is counted under
-        the phase "`phase` requests", answers under `phase`.
+        ranks sent for it (and again with the hub rows and this rank's requests to them). Requests are counted under the
+        phase "`phase` requests", answers under `phase`.
         """
         remote = self.channel.group.size
         asked = self.channel.exchange([_first(sent, remote) for sent in sends], phase=f"{phase} requests")
@@ -60,13 +60,13 @@ class Owners(NamedTuple):
 
 
 def _first(sent: Sent, parts: int) -> Sent:
-    """What goes to other ranks."""
+    """Return the rows for other ranks."""
     counts = sent.counts[:parts]
     return Sent(sent.rows[: int(counts.sum())], counts)
 
 
 def _rest(sent: Sent, parts: int) -> Received:
-    """What this rank has for itself."""
+    """Return the rows that this rank has for itself."""
     counts = sent.counts[parts:]
     return Received(sent.rows[len(sent.rows) - int(counts.sum()) :], counts)
 

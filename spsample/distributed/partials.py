@@ -1,4 +1,4 @@
-"""What the parts of A give for the rows of Q that lie in them: entry counts, which are added up, and sums by column."""
+"""Results of the parts of A for the rows of Q in them: entry counts, which are added up, and sums by column."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def added_statistics(counts: Int64Array, exponents: NDArray[np.int32]) -> Fronti
 def received_sums(
     counts: Received, columns: NDArray[np.signedinteger], numerators: Received, batches: Int64Array
 ) -> list[PartialSums]:
-    """Sums of each of those who sent them, `batches[q]` rows of rank q; `counts` says how many columns each row has.
+    """Read sums from each rank that sent some, `batches[q]` rows of rank q; `counts` are the columns of each row.
 
     The numerators of each are as wide as they came.
 
@@ -72,9 +72,4 @@ def received_sums(
     return pieces
 
 
-__all__ = [
-    "added_statistics",
-    "equal_exponents",
-    "partial_statistics",
-    "received_sums",
-]
+__all__ = ["added_statistics", "equal_exponents", "partial_statistics", "received_sums"]

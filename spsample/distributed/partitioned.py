@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,25 +22,22 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_choice
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT
-from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
-from spsample.distributed.choice import AlgorithmChoice, BulkKind, ChosenAlgorithm
-from spsample.distributed.graph import DistributedGraph
+from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT, AlgorithmChoice, BulkKind, ChosenAlgorithm
+from spsample.distributed.blocks import BlockReader, GraphRows, PickedRows, StoredRows, block_row
+from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
-from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
 from spsample.sparse import GraphOperand, LocalOperand
-from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
 from spsample.store.normalization import sums_of_rows
 
 SHARE = 4
-"""So many times all of A has to fit in the free memory of each rank, for "stages" to be tried: it fetches rows, and how
-many is in no plan."""
+"""Number of times that all of A has to fit in the free memory of each rank for "stages" to be tried: it fetches rows,
+whose number is in no plan."""
 
 
 class PartitionedGraph(DistributedGraph):
@@ -55,7 +52,7 @@ class PartitionedGraph(DistributedGraph):
     comm : Communicator
         All ranks.
     algorithm : str
-        How rows of Q meet rows of A; "auto" where it is chosen for each kind of bulk.
+        The distributed algorithm; "auto" where it is chosen for each kind of bulk.
 
     References
     ----------
@@ -77,20 +74,19 @@ class PartitionedGraph(DistributedGraph):
 
     _algorithms: ClassVar[Mapping[str, type[PartitionedOperand]]] = ALGORITHMS
 
-    def __init__(self, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> None:
+    def __init__(
+        self, rows: BlockReader, grid: ProcessGrid, algorithm: str, hub_bytes: int, placement: Placement
+    ) -> None:
         self.grid = grid
         self.comm = grid.comm
-        self.algorithm = options.algorithm
-        self._rows = rows
-        self._options = options
+        self.algorithm = algorithm
+        self._rows, self._hub_bytes, self._placement = rows, hub_bytes, placement
         self._held: dict[str, HeldRows] = {}
         self._operands: dict[str, PartitionedOperand] = {}
-        self._choice = AlgorithmChoice() if options.algorithm == AUTO else None
+        self._choice = AlgorithmChoice() if algorithm == AUTO else None
         self._by_algorithm: dict[str, PartitionedGraph] = {}
         self._report: Callable[[float], None] | None = None
-        self._may_fetch_rows = False  # as "stages" does; before `_made` knows
-        with collective(self.comm):
-            self._placement = options.place(rows, grid)
+        self._may_fetch_rows = False  # True where "stages" may be tried; `_made` sets it
 
     @classmethod
     def open(
@@ -110,13 +106,13 @@ class PartitionedGraph(DistributedGraph):
             The folder of a store, which every rank can read.
         grid : ProcessGrid
         algorithm : {"auto", "column", "stages", "oblivious"}
-            How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; "stages" is the
+            The distributed algorithm; the samples are the same. "column" moves the fewest bytes; "stages" is the
             published algorithm, and "oblivious" its baseline, which broadcasts all of A. "auto" samples the first bulks
             of each kind by "column" and by "stages" in turn, and goes on with the faster one: see `chosen_algorithms`.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
-            are sources of the most edges, which samplers ask for most often. Where they are takes another 4 bytes per
-            vertex of the graph (8 from 2^31 vertices on), which the budget does not count.
+            are sources of the most edges, which samplers need most often. Their places take another 4 bytes per vertex
+            of the graph (8 from 2^31 vertices on), which the budget does not count.
         partition : int array (n,), optional
             The block row of each vertex, such as METIS gives; None: ranges of vertices with about as many entries.
 
@@ -127,11 +123,7 @@ class PartitionedGraph(DistributedGraph):
         DataError
             As `spsample.store.GraphStore.open`; on every rank where one cannot read it.
         """
-        _require_grid(grid)
-        with collective(grid.comm):
-            options = cls._checked(algorithm, replicate_hubs, partition)
-            rows = GraphStore.read(path, StoredRows)
-        return cls._made(rows, grid, options)
+        return cls._made(lambda: GraphStore.read(path, StoredRows), grid, algorithm, replicate_hubs, partition)
 
     @classmethod
     def from_graph(
@@ -147,29 +139,34 @@ class PartitionedGraph(DistributedGraph):
 
         Graphs in memory are compared between ranks by their contents, which reads each of them once.
         """
-        _require_grid(grid)
-        with collective(grid.comm):
+
+        def rows() -> GraphRows:
             require_local(graph)
-            options = cls._checked(algorithm, replicate_hubs, partition)
-        return cls._made(GraphRows(graph), grid, options)
+            return GraphRows(graph)
+
+        return cls._made(rows, grid, algorithm, replicate_hubs, partition)
 
     @classmethod
-    def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
-        """What the arguments of `open` ask for."""
-        require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
-        array = None if partition is None else as_array("partition", partition)
-        hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
-        return PartitionOptions(algorithm, hub_bytes, array)
-
-    @classmethod
-    def _made(cls, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> PartitionedGraph:
-        graph = cls(rows, grid, options)
+    def _made(
+        cls, read: Callable[[], BlockReader], grid: ProcessGrid, algorithm: str, replicate_hubs: Any, partition: Any
+    ) -> PartitionedGraph:
+        """Check the arguments of `open`, and make the graph; collective."""
+        if not isinstance(grid, ProcessGrid):
+            raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
+        with collective(grid.comm):
+            require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
+            parts = None if partition is None else as_array("partition", partition)
+            hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+            rows = read()
+        with collective(grid.comm):
+            placement = _placed(rows, parts, grid.num_blocks)
+        graph = cls(rows, grid, algorithm, hub_bytes, placement)
         require_same_graph(grid.comm, rows)
         require_same(
-            graph.comm,
-            algorithm=options.algorithm,
-            replicate_hubs=options.hub_bytes,
-            partition=None if options.partition is None else np.asarray(options.partition, np.int64),
+            grid.comm,
+            algorithm=algorithm,
+            replicate_hubs=hub_bytes,
+            partition=None if parts is None else np.asarray(parts, np.int64),
             replication=grid.replication,
         )
         if graph._choice is not None:
@@ -179,31 +176,6 @@ class PartitionedGraph(DistributedGraph):
                 grid.replication == 1 < grid.num_blocks and SHARE * rows.num_edges * entry <= free[0]
             )
         return graph
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices of the whole graph."""
-        return self._rows.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries of the whole A."""
-        return self._rows.num_edges
-
-    @property
-    def weighting(self) -> Weighting:
-        """What the values of A are."""
-        return self._rows.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """Type of vertex ids in samples."""
-        return self._rows.index_dtype
-
-    @property
-    def digest(self) -> str | None:
-        """What tells the graph from others, where it is a store's."""
-        return self._rows.digest
 
     @property
     def nbytes(self) -> int:
@@ -229,7 +201,7 @@ class PartitionedGraph(DistributedGraph):
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
         other._duplicated = other.grid
-        other._held = dict(self._held)  # what another thread reads meanwhile some ranks would find, and others not
+        other._held = dict(self._held)  # a copy: another thread may read meanwhile, on some ranks only
         choice = self._choice
         if choice is not None:
             other._choice = choice.duplicate(broadcast_object(self.comm, lambda: choice.known))
@@ -237,7 +209,7 @@ class PartitionedGraph(DistributedGraph):
         return other
 
     def close(self) -> None:
-        """Free the communicators of a duplicate, as of any distributed graph; what it chose stays known."""
+        """Free the communicators of a duplicate, as of any distributed graph; its choices stay known."""
         super().close()
         if self._duplicated is not None and self._choice is not None:
             self._choice.end()
@@ -268,19 +240,19 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def chosen_algorithms(self) -> Sequence[ChosenAlgorithm]:
-        """What ``algorithm="auto"`` has chosen so far, by this graph and those duplicated from it; else nothing."""
+        """Choices of ``algorithm="auto"`` so far, by this graph and those duplicated from it; else none."""
         return [] if self._choice is None else self._choice.chosen
 
     def for_bulks(self, sampler: Any, options: Hashable, num_batches: int) -> PartitionedGraph:
         """Return the graph with the algorithm that is chosen for such bulks, or that is tried next.
 
-        All ranks call it, in the same order: it says what their next bulk is.
+        All ranks call it, in the same order, before each bulk.
         """
         if self._choice is None:
             return self
         if not self._may_fetch_rows or sampler.kind != "layer-wise":
             return self._fixed
-        kind = BulkKind((repr(sampler), options), num_batches)  # as ranks compare samplers, of any options
+        kind = BulkKind((repr(sampler), options), num_batches)
         name = self._choice.next(kind)
         graph = copy.copy(self._with(name))
         graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None
@@ -288,7 +260,7 @@ class PartitionedGraph(DistributedGraph):
 
     @property
     def _fixed(self) -> PartitionedGraph:
-        """The graph with an algorithm that is no choice: of "auto", what is taken where nothing is tried."""
+        """The graph with a fixed algorithm: of "auto" the one where nothing is tried."""
         return self if self._choice is None else self._with(DEFAULT)
 
     def _with(self, algorithm: str) -> PartitionedGraph:
@@ -300,7 +272,7 @@ class PartitionedGraph(DistributedGraph):
         return self._by_algorithm[algorithm]
 
     def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called.
+        """Return A for the sampling algebra; one operand per backend is kept. Collective when first called.
 
         With "cuda" the rows of each rank lie on its device and its kernels run there; what is exchanged, and the bulk,
         pass through the memory of the host.
@@ -324,9 +296,9 @@ class PartitionedGraph(DistributedGraph):
     def _read(self, channel: Channel, backend: Backend) -> HeldRows:
         """The block row of this rank and the hub rows."""
         block = block_row(self._rows, self._placement, self.grid.row, backend)
-        if not self._options.hub_bytes:
+        if not self._hub_bytes:
             return HeldRows(self._rows, self._placement, block)
-        hubs = hub_vertices(channel, block, self._rows, self._options.hub_bytes)
+        hubs = hub_vertices(channel, block, self._rows, self._hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return HeldRows(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
@@ -353,16 +325,16 @@ class PartitionedGraph(DistributedGraph):
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
+        """Let the column group learn of a rank that fails by the next exchange, and all others at the end."""
         graph = self._fixed
         operands, begin = list(graph._operands.values()), time.perf_counter()
         try:
             with collective(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
-            graph._operands.clear()  # some ranks may have kept what others have not
+            graph._operands.clear()  # some ranks may have kept data that others have not
             raise
-        if self._report is not None:  # all end together; the last one to begin has waited for nobody before it began
+        if self._report is not None:  # all ranks end together: the last one to begin gives the time
             seconds = np.array([time.perf_counter() - begin])
             self._report(float(self.comm.all_reduce(seconds, "min", phase="set-up")[0]))
 
@@ -373,30 +345,17 @@ class PartitionedGraph(DistributedGraph):
         )
 
 
-class PartitionOptions(NamedTuple):
-    """How A is cut and multiplied: the arguments of `PartitionedGraph.open`, looked at."""
-
-    algorithm: str
-    hub_bytes: int
-    partition: NDArray[Any] | None
-
-    def place(self, rows: RowReader, grid: ProcessGrid) -> Placement:
-        """Where each row of A goes."""
-        if self.partition is None:
-            return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
-        parts = require_parts(self.partition, rows.num_nodes, grid.num_blocks)
-        return from_parts(parts, grid.num_blocks, rows.index_dtype)
+def _placed(rows: BlockReader, parts: NDArray[Any] | None, num_blocks: int) -> Placement:
+    """Place each row of A."""
+    if parts is None:
+        return balanced(rows.array("indptr", 0, rows.num_nodes + 1), num_blocks)
+    return from_parts(require_parts(parts, rows.num_nodes, num_blocks), num_blocks, rows.index_dtype)
 
 
 def _nbytes(block: LocalOperand) -> int:
     A = block.matrix
     arrays = (A.indptr, A.indices, A.data, A.ids, block.edge_ids)
     return sum(array.nbytes for array in arrays if array is not None)
-
-
-def _require_grid(grid: Any) -> None:
-    if not isinstance(grid, ProcessGrid):
-        raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
 
 
 __all__ = ["PartitionedGraph"]

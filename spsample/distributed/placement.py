@@ -1,4 +1,4 @@
-"""`Placement`: which block row holds which row of A."""
+"""`Placement`: the block row that holds each row of A."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Placement(NamedTuple):
         return vertices
 
     def places_of(self, vertices: IntArray) -> IntArray:
-        """Where rows are."""
+        """Return the places of rows."""
         return vertices if self.position is None else self.position[vertices]
 
     def blocks_of(self, vertices: IntArray) -> Int64Array:
@@ -80,7 +80,7 @@ def balanced(indptr: Any, num_blocks: int) -> Placement:
     for block in range(1, num_blocks):
         wanted = (n + entries) * block // num_blocks
         low, high = bounds[-1], n
-        while low < high:  # the first vertex with at least so much before it, or the one before, which is nearer
+        while low < high:  # the first vertex with at least `wanted` before it
             middle = (low + high) // 2
             if int(indptr[middle]) + middle < wanted:
                 low = middle + 1
@@ -102,7 +102,7 @@ def equal_bounds(num_rows: int, num_blocks: int) -> Int64Array:
 
 
 def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
-    """`vertex` or the one before it, whichever has nearer to `wanted` rows and entries before it."""
+    """Return `vertex` or the one before it, whichever is nearer to `wanted` rows and entries before it."""
     if vertex == 0:
         return 0
     above, below = (abs(int(indptr[v]) + v - wanted) for v in (vertex, vertex - 1))
@@ -110,7 +110,7 @@ def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
 
 
 def require_parts(parts: Any, num_rows: int, num_blocks: int, argument: str = "partition") -> IntArray:
-    """Refuse what does not say of each row which block it is of; `argument` is what the caller names it.
+    """Refuse parts that do not give the block of each row; `argument` is the caller's name of them.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def parts_on_ranks(graph: BaseGraph, parts: Any, ranks: int | None = None) -> tu
 def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedinteger]) -> Placement:
     """The placement in which block i holds, ascending, the vertices whose entry of `parts` is i.
 
-    `dtype` is that of vertex ids. `require_parts` says what parts may be.
+    `dtype` is that of vertex ids. `require_parts` checks the parts.
 
     Examples
     --------

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.comm import Communicator, collective
 from spsample.distributed.blocks import GraphRows
-from spsample.distributed.graph import DistributedGraph
-from spsample.distributed.same_graph import require_same_graph
+from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.errors import DTypeError
 from spsample.sparse import GraphOperand
 from spsample.store import Graph
@@ -60,28 +58,8 @@ class ReplicatedGraph(DistributedGraph):
         self.comm = comm
         with collective(comm, call="the checks of ReplicatedGraph"):
             require_local(graph)
-        self.graph = graph
-        require_same_graph(comm, GraphRows(graph))
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices."""
-        return self.graph.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries of A."""
-        return self.graph.num_edges
-
-    @property
-    def weighting(self) -> Any:
-        """What the values of A are."""
-        return self.graph.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """Type of vertex ids in samples."""
-        return self.graph.index_dtype
+        self.graph, self._rows = graph, GraphRows(graph)
+        require_same_graph(comm, self._rows)
 
     @property
     def host(self) -> Graph:
@@ -94,11 +72,6 @@ class ReplicatedGraph(DistributedGraph):
         return self.graph.kept_nbytes
 
     @property
-    def digest(self) -> str | None:
-        """What tells the graph from others, where it is a store's."""
-        return self.graph.digest
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the arrays on this rank: all of them."""
         return self.graph.nbytes
@@ -108,7 +81,7 @@ class ReplicatedGraph(DistributedGraph):
         return self.graph.operand(backend)
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Nothing is exchanged, so that nothing has to be agreed on before the end."""
+        """Return a context at whose end all ranks raise where one failed; nothing is exchanged before."""
         return collective(self.comm, call="the checks of bulk_sample")
 
     def row_sums(self) -> NDArray[np.float32]:

@@ -1,10 +1,13 @@
-"""Columns drawn for k batches at once where what they are drawn from lies on several ranks: rounds of draws."""
+"""Columns drawn for k batches at once, in rounds, where the distributions lie on several ranks.
+
+The entry law is composed of answers of the rows' owners: counts of entries, and columns by position.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,7 @@ from spsample.backends import ColumnSample, Draw
 from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, ROUND_DRAWS, WIDE_DRAWS, Stream
+from spsample.sparse.operand import Frontier
 
 SPARE_DRAWS = 16
 """Draws of a piece that does not grow with the number of columns wanted."""
@@ -21,11 +25,11 @@ AT_A_TIME = 32
 """Batches that draw together: their arrays stay in the cache."""
 
 Counts = dict[int, int]
-"""What a batch has: each column drawn so far, in the order first drawn, and how often."""
+"""Each column that a batch has drawn so far, in the order first drawn, and how often."""
 
 
 class BatchDistributions(ABC):
-    """One distribution over columns for each of k batches, in which the ranks find columns together.
+    """A distribution over columns for each of k batches, in which the ranks find columns together.
 
     Attributes
     ----------
@@ -34,7 +38,7 @@ class BatchDistributions(ABC):
         T of each, without the columns that were excluded.
     margin : int
         1 where a batch that has drawn all the columns it needs does not know whether there are others: one column more
-        tells that its support was not taken whole. 0 where that is known beforehand.
+        shows that its support was not taken whole. 0 where that is known beforehand.
     """
 
     batch_ids: Int64Array
@@ -43,7 +47,7 @@ class BatchDistributions(ABC):
 
     @abstractmethod
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each is true on any rank."""
+        """Return for each value whether it is true on any rank."""
 
     @abstractmethod
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
@@ -128,11 +132,11 @@ class _Draws:
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 
     def _pending(self, chosen: list[Counts], whole: NDArray[np.bool_]) -> list[int]:
-        """The batches that have fewer columns than they should."""
+        """Return the batches that have fewer columns than they should."""
         return [i for i, columns in enumerate(chosen) if len(columns) < self.draw.size and not whole[i]]
 
     def _unsure(self, drawing: list[int], chosen: list[Counts]) -> list[int]:
-        """Those of the batches that took part in a round which may have nothing more to draw."""
+        """Return the batches of a round which may have nothing more to draw."""
         return [i for i in drawing if len(chosen[i]) < self.draw.size + self.distributions.margin]
 
     def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> bool:
@@ -149,9 +153,8 @@ class _Draws:
                 fresh = dict.fromkeys([*chosen[i], *columns], 1)
                 chosen[i] = dict(islice(fresh.items(), size + self.distributions.margin))
             pending = self._pending(chosen, whole)
-            some_pending, some_unsure = self.distributions.any_reduce(
-                bool(pending), bool(self._unsure(drawing, chosen))
-            )
+            unsure = self._unsure(drawing, chosen)
+            some_pending, some_unsure = self.distributions.any_reduce(bool(pending), bool(unsure))
             if not some_pending:
                 break
         return some_unsure
@@ -163,11 +166,8 @@ class _Draws:
 
     def _units(self, batches: list[int], first: int, count: int) -> UInt64Array:
         """(batches, count) draws of these batches, below their totals."""
-        ids, totals, wide = (
-            self.distributions.batch_ids[batches],
-            self.distributions.totals[batches],
-            self.wide[batches],
-        )
+        P = self.distributions
+        ids, totals, wide = (array[batches] for array in (P.batch_ids, P.totals, self.wide))
         x = [np.zeros(0, np.uint64)]
         for some in (slice(i, i + AT_A_TIME) for i in range(0, len(batches), AT_A_TIME)):
             numbers = np.tile(np.arange(first, first + count), len(ids[some]))
@@ -208,4 +208,79 @@ def stacked(
     )
 
 
-__all__ = ["SPARE_DRAWS", "BatchDistributions", "Counts", "draw_in_rounds", "piece_of_draws", "stacked"]
+def draw_entries_in_rounds(F: Frontier, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+    """Draw columns by the entry law where rows lie on other ranks: bit for bit what a fused kernel returns.
+
+    Parameters
+    ----------
+    F : Frontier
+        Gives entry counts of rows, and columns by position.
+    numerators : uint64 array (m,) or None
+        q of each selected row; None for 1.
+    draw : Draw
+        Size, replacement and the counter's key and hop.
+    """
+    entries = _FrontierEntries(F, numerators)
+    known = None if draw.replace else entries.small_supports(draw.size)
+    return draw_in_rounds(entries, draw, F.A.index_dtype, known)
+
+
+class _FrontierEntries(BatchDistributions):
+    """The entries of all frontiers' rows, each q units long."""
+
+    margin = 1
+
+    def __init__(self, F: Frontier, numerators: UInt64Array | None) -> None:
+        self.F = F
+        self.batch_ids = F.Q.batch_ids
+        self._q = np.ones(len(F.Q.vertices), np.uint64) if numerators is None else numerators
+        self._rows = self._row_totals(F.row_statistics.counts)
+        self._excluded: ColumnSample | None = None
+        self.totals = np.array([rows.sum(dtype=np.uint64) for rows in self._rows], np.uint64)
+
+    def any_reduce(self, *here: bool) -> list[bool]:
+        return self.F.A.any_reduce(*here)
+
+    def small_supports(self, size: int) -> list[Counts]:
+        """Every column of the batches that have at most `size` entries; nothing of the others."""
+        Q, counts = self.F.Q, np.where(self._q > 0, self.F.row_statistics.counts, 0)
+        batch = np.repeat(np.arange(len(Q.batch_ids)), np.diff(Q.batch_ptr))
+        small = np.bincount(batch, counts, len(Q.batch_ids)) <= size
+        chosen: list[Counts] = [{} for _ in Q.batch_ids]
+        if not any(self.any_reduce(bool(small.any()))):
+            return chosen
+        taken = np.where(small[batch], counts, 0)
+        rows = np.repeat(np.arange(len(taken)), taken)
+        offsets = np.arange(len(rows)) - np.repeat(np.cumsum(taken) - taken, taken)
+        for i, column in zip(batch[rows].tolist(), self.F.locate(rows, offsets).tolist(), strict=True):
+            chosen[i][column] = 1
+        return chosen
+
+    def find(self, batches: list[int], units: UInt64Array) -> IntArray:
+        """Find the row of each unit by prefix sums of the rows' totals, and there the entry by position."""
+        rows, offsets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for i, x in zip(batches, units, strict=True):
+            sums = np.cumsum(self._rows[i], dtype=np.uint64)
+            row = np.searchsorted(sums, x, side="right")
+            rows.append((row + self.F.Q.batch_ptr[i]).astype(np.int64))
+            offsets.append(((x - (sums - self._rows[i])[row]) // self._q[rows[-1]]).astype(np.int64))
+        columns = self.F.locate(np.concatenate(rows), np.concatenate(offsets), self._excluded)
+        return columns.reshape(units.shape)
+
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
+        """Ask for the rows' entry counts again, without these columns."""
+        k, here = len(chosen), set(batches)
+        columns = [columns if i in here else {} for i, columns in enumerate(chosen)]  # others are done
+        none = np.zeros(k, np.bool_)
+        self._excluded = stacked(columns, self.totals, none, self.F.A.index_dtype)
+        self._rows = self._row_totals(self.F.entry_counts(self._excluded))
+        for i in batches:
+            self.totals[i] = self._rows[i].sum(dtype=np.uint64)
+
+    def _row_totals(self, counts: Int64Array) -> list[UInt64Array]:
+        """Totals of each batch's rows."""
+        totals, ptr = self._q * counts.astype(np.uint64), self.F.Q.batch_ptr
+        return [totals[lo:hi] for lo, hi in pairwise(ptr)]
+
+
+__all__ = ["SPARE_DRAWS", "BatchDistributions", "Counts", "draw_entries_in_rounds", "draw_in_rounds", "piece_of_draws"]

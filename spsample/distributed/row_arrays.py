@@ -37,7 +37,7 @@ class RowArrays(NamedTuple):
 
     @classmethod
     def taken(cls, block: LocalOperand, rows: IntArray, edge_ids: bool) -> RowArrays:
-        """Whole rows of a block, which may be named several times.
+        """Copy whole rows of a block, which may be repeated.
 
         Examples
         --------
@@ -49,13 +49,13 @@ class RowArrays(NamedTuple):
         selector = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
         data = block.matrix.data
         taken = block.backend.take_rows(block.matrix, selector, edge_ids or data is not None)
-        positions = cast("Int64Array", taken.positions)  # None only where it is not used
+        positions = cast("Int64Array", taken.positions)  # None only where unused
         weights = None if data is None else data[positions]
         return cls(np.diff(taken.indptr), taken.columns, weights, block.edge_ids_at(positions) if edge_ids else None)
 
     @classmethod
     def of(cls, block: LocalOperand, entries: Entries) -> RowArrays:
-        """What was drawn or extracted from a block."""
+        """Take entries that were drawn or extracted from a block."""
         weights = own_weights(block, entries) if block.weighting == "weighted" else None
         return cls(row_lengths(entries.rows), entries.rows.columns, weights, entries.edge_ids)
 
@@ -70,7 +70,7 @@ class RowArrays(NamedTuple):
         return [pack(self.lengths, counts), *(Sent(array, sizes) for array in self.entries)]
 
     def received(self, received: Sequence[Received], counts: Int64Array) -> RowArrays:
-        """What others sent of the same kind of rows, `counts[q]` of them from rank q."""
+        """Read rows of the same kind that others sent, `counts[q]` of them from rank q."""
         lengths, *entries = received
         return self.replaced(unpack(lengths, counts), [array.rows for array in entries])
 
@@ -81,7 +81,7 @@ class RowArrays(NamedTuple):
 
     def picked(self, like: LocalOperand, rows: IntArray) -> RowArrays:
         """Some of the rows, which are of the same A as the block `like`."""
-        ids = np.zeros(len(self.lengths), like.index_dtype)  # of no use here: the rows are only picked
+        ids = np.zeros(len(self.lengths), like.index_dtype)  # unused: rows are only picked
         return RowArrays.taken(self.operand(like, ids), rows, self.edge_ids is not None)
 
     def replaced(self, lengths: NDArray[Any], entries: Sequence[NDArray[Any]]) -> RowArrays:
@@ -122,7 +122,7 @@ def joined(pieces: Sequence[RowArrays]) -> RowArrays:
 def received_entries(
     rows: StackedRows, batch_ids: Int64Array, edge_ids: Int64Array | None, degrees: Int64Array | None
 ) -> Entries:
-    """Entries that came from elsewhere, with a matrix that says of them what A would.
+    """Return received entries, with a matrix that gives their weights and row lengths as A would.
 
     Its row r is the stacked row r. Where weights came with the entries they are its data, and `positions` lead to them;
     `degrees` (m,) are the rows' lengths in a row-normalised A.
@@ -130,7 +130,7 @@ def received_entries(
     m, columns = len(rows.indptr) - len(batch_ids), rows.columns
     selector = StackedSelector(rows.batch_ptr, np.arange(m, dtype=columns.dtype), batch_ids)
     if degrees is not None:
-        # Only lengths of rows are read off it: indices take no memory, since nobody touches their pages.
+        # Only lengths of rows are read: indices take no memory, since their pages are never touched.
         unread = np.empty(int(degrees.sum()), columns.dtype)
         return Entries(rows, Matrix(pointers_of(degrees), unread, None, True), selector, edge_ids)
     matrix = Matrix(pointers_of(row_lengths(rows)), columns, rows.weights)

@@ -1,4 +1,4 @@
-"""A check of all ranks with what they will do in earnest: exchanges of every kind, and bulks equal to one process's.
+"""A check of all ranks with the calls of real runs: exchanges of every kind, and bulks equal to one process's.
 
 It is for machines on which the project's own tests were never run, such as those with several GPUs: see
 ``spsample doctor --selftest``.
@@ -33,11 +33,11 @@ DTYPES = ("uint8", "int32", "int64", "float32", "float64", "float16")
 
 
 class SelfTestError(SpSampleError):
-    """What ranks computed or received together is not what it has to be."""
+    """A result that ranks computed or received together is wrong."""
 
 
 def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *, needs_device: bool = False) -> int:
-    """Run all checks; collective. Returns how many comparisons were made, the same on every rank.
+    """Run all checks; collective. Returns the number of comparisons, the same on every rank.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *
     tell : callable
         Called on rank 0 with a line after each check.
     needs_device : bool
-        Whether it is an error if a rank has no GPU for the backend "cuda". Else `tell` is told that, and nothing on
+        Raise an error if a rank has no GPU for the backend "cuda". Else `tell` is called with that, and nothing on
         devices is checked.
 
     Raises
@@ -100,7 +100,7 @@ def _checks(comm: Communicator, device: Any) -> Iterator[tuple[str, Callable[[],
 
 
 def _cuda() -> tuple[Any, str]:
-    """The backend `cuda`; without a GPU None, and why."""
+    """Return the backend `cuda`; without a GPU None, and the reason."""
     try:
         return get_backend("cuda"), ""
     except (BackendError, MissingDependencyError) as error:
@@ -111,7 +111,7 @@ def _cuda() -> tuple[Any, str]:
 
 
 def _exchanges(comm: Communicator, to_device: Callable[[Any], Any]) -> int:
-    """Every collective call, every type, even and uneven and empty parts; against what must come."""
+    """Check every collective call with every type, and with even, uneven and empty parts."""
     check_ranks(comm)
     count = 0
     for dtype in DTYPES:
@@ -120,7 +120,7 @@ def _exchanges(comm: Communicator, to_device: Callable[[Any], Any]) -> int:
             np.ones(comm.size, np.int64),
             (comm.rank + ranks) % 3,
             np.zeros(comm.size, np.int64),
-        ):  # r to q as q to r
+        ):  # as many from r to q as from q to r
             sent = np.repeat(comm.rank * comm.size + ranks, sizes).astype(dtype)
             came = comm.all_to_all_v(to_device(sent), sizes, sizes, phase="selftest")
             wanted = np.repeat(ranks * comm.size + comm.rank, sizes).astype(dtype)
@@ -128,8 +128,10 @@ def _exchanges(comm: Communicator, to_device: Callable[[Any], Any]) -> int:
             count += 1
         gathered = comm.all_gather_v(to_device(np.full(comm.rank + 1, comm.rank, dtype)), ranks + 1, phase="selftest")
         _require(_host(gathered), np.repeat(ranks, ranks + 1).astype(dtype), f"all-gather of {dtype}")
-        told = comm.broadcast(to_device(np.arange(5).astype(dtype) + comm.rank), comm.size - 1, phase="selftest")
-        _require(_host(told), np.arange(5).astype(dtype) + comm.size - 1, f"broadcast of {dtype}")
+        sent_by_last = comm.broadcast(
+            to_device(np.arange(5).astype(dtype) + comm.rank), comm.size - 1, phase="selftest"
+        )
+        _require(_host(sent_by_last), np.arange(5).astype(dtype) + comm.size - 1, f"broadcast of {dtype}")
         count += 2
     return count
 
@@ -138,9 +140,9 @@ def _host(array: Any) -> Any:
     return array if isinstance(array, np.ndarray) else get_backend("cuda").on_host(array)
 
 
-def _require(given: Any, expected: Any, what: str) -> None:
-    if given.dtype != expected.dtype or not np.array_equal(given, expected):
-        raise SelfTestError(f"{what}: got {given[:8].tolist()}..., expected {expected[:8].tolist()}...")
+def _require(received: Any, expected: Any, what: str) -> None:
+    if received.dtype != expected.dtype or not np.array_equal(received, expected):
+        raise SelfTestError(f"{what}: got {received[:8].tolist()}..., expected {expected[:8].tolist()}...")
 
 
 # -------------------------------------------------------------------------------------------------------------- bulks
@@ -184,16 +186,16 @@ def _partitioned(comm: Communicator, kind: str, backend: str | None, replication
 
 
 def _same_bulks(comm: Communicator, graph: Graph, shared: Any, sampler: Sampler, backend: str | None) -> int:
-    """The batches of every rank against those of one process, array by array. Returns how many all ranks have."""
+    """Compare the batches of every rank with those of one process, array by array. Returns the number of all ranks."""
     seeds = np.arange(SEEDS) * 7 % VERTICES
     call: dict[str, Any] = {"batch_size": BATCH_SIZE, "random_seed": 3, "edge_ids": True}
     expected = sample_batches(graph, seeds, sampler, **call)
     mine = sample_batches(shared, seeds, sampler, **call, backend=backend).to_host()
     for number, batch_id in enumerate(mine.batch_ids.tolist()):
         pairs = zip(_arrays(mine, number), _arrays(expected, batch_id), strict=True)
-        for (name, given), (_, wanted) in pairs:
-            same = given is wanted is None or (
-                given is not None and given.dtype == wanted.dtype and given.tobytes() == wanted.tobytes()
+        for (name, array), (_, wanted) in pairs:
+            same = array is wanted is None or (
+                array is not None and array.dtype == wanted.dtype and array.tobytes() == wanted.tobytes()
             )
             if not same:
                 raise SelfTestError(f"{sampler!r} on {shared!r}: {name} of batch {batch_id} is not that of one process")
@@ -201,8 +203,8 @@ def _same_bulks(comm: Communicator, graph: Graph, shared: Any, sampler: Sampler,
 
 
 def _arrays(bulk: BulkSample, number: int) -> Iterator[tuple[str, Any]]:
-    for layer, one in enumerate(bulk[number].layers, 1):
+    for i, layer in enumerate(bulk[number].layers, 1):
         for name in ("dst_nodes", "src_nodes", "edge_ids"):
-            yield f"{name} of layer {layer}", getattr(one, name)
+            yield f"{name} of layer {i}", getattr(layer, name)
         for name in ("indptr", "indices", "data"):
-            yield f"{name} of layer {layer}", getattr(one.adj, name)
+            yield f"{name} of layer {i}", getattr(layer.adj, name)

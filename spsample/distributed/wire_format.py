@@ -39,7 +39,7 @@ def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
 
 
 def pack_pieces(pieces: Sequence[Sequence[NDArray[Any]]], largest: Sequence[int] | None = None) -> Sent:
-    """As `pack`: for rank q the arrays of `pieces[q]`, one after the other, without an array of all of them.
+    """Pack for rank q the arrays of `pieces[q]`, one after the other, without an array of all of them.
 
     `largest[q]` is the largest number of `pieces[q]`, where it is known.
 
@@ -73,19 +73,8 @@ def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
     return pack(values, np.array([len(values)])).rows
 
 
-def repeated(message: NDArray[np.uint8], to: NDArray[np.bool_]) -> Sent:
-    """Send one message to some of the ranks.
-
-    Examples
-    --------
-    >>> repeated(packed(np.array([1, 3])), np.array([True, False, True])).rows.tolist()
-    [1, 3, 1, 3]
-    """
-    return Sent(np.tile(message, int(to.sum())), np.where(to, len(message), 0))
-
-
 def unpack(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
-    """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
+    """Return the numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
     Examples
     --------
@@ -107,8 +96,8 @@ def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
 
     Examples
     --------
-    >>> one, other = Sent(np.array([1, 2]), np.array([2, 0])), Sent(np.array([7]), np.array([0, 1]))
-    >>> either(np.array([False, True]), one, other).rows.tolist()
+    >>> first, second = Sent(np.array([1, 2]), np.array([2, 0])), Sent(np.array([7]), np.array([0, 1]))
+    >>> either(np.array([False, True]), first, second).rows.tolist()
     [1, 2, 7]
     """
     if not is_second.any():
@@ -122,7 +111,7 @@ def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
 
 
 def keep_from(received: Received, ranks: NDArray[np.bool_]) -> Received:
-    """Keep what came from some of the ranks.
+    """Keep the rows that came from some of the ranks.
 
     Examples
     --------
@@ -149,4 +138,4 @@ def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
     return sums
 
 
-__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "repeated", "segment_sums", "unpack", "width_of"]
+__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "segment_sums", "unpack", "width_of"]

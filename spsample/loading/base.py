@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from spsample.errors import InputError
 from spsample.features import CacheCounts
-from spsample.loading.order import Epochs
+from spsample.loading.local_order import Batches, ShuffledBatches
+from spsample.loading.order import Delivered, Order, checked_place
 from spsample.planning.bulk_sampling import sample_within
+from spsample.sampling.arguments import require_word
+from spsample.sampling.sampler import require_bool
+from spsample.sparse import keys
 from spsample.timeline import Phases
 
 if TYPE_CHECKING:
@@ -18,8 +23,7 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.copies import Copies
-    from spsample.loading.local_order import Batches
-    from spsample.loading.options import SamplingOptions
+    from spsample.loading.options import SamplingGroup
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
@@ -28,8 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["Loader"]
 
 
-class Loader(Epochs):
-    """Epochs whose minibatches are sampled in bulk, and get features and labels.
+class Loader:
+    """Seeds in batches, epoch by epoch, which are sampled in bulk and get features and labels; and a place among them.
+
+    Parameters
+    ----------
+    graph, seeds, sampler, batch_size
+        Checked by `check_arguments`.
+    sampling
+        Order of the seeds, and options of sampling.
+    cut
+        The cut of an epoch's order into batches; None: into runs of it.
 
     Attributes
     ----------
@@ -38,13 +51,13 @@ class Loader(Epochs):
     collate : Collate
         Makes batches of minibatches.
     edge_ids : bool
-        Whether each entry has its position in the edges the user gave.
+        True where each entry has its position in the edges the user gave.
     backend : str or None
-        What samples.
+        The backend that samples.
     phases : Phases
-        What counts `seconds`.
+        The counts of `seconds`.
     plan
-        What memory was planned with; None where any bulk fits.
+        The plan of memory; None where any bulk fits.
     """
 
     collate: Collate
@@ -59,21 +72,122 @@ class Loader(Epochs):
         seeds: NDArray[np.int64],
         sampler: Sampler,
         batch_size: int,
-        sampling: SamplingOptions,
+        sampling: SamplingGroup,
         cut: Batches | None = None,
     ) -> None:
-        super().__init__(
-            graph,
-            seeds,
-            sampler,
-            batch_size,
-            shuffle=sampling.shuffle,
-            drop_last=sampling.drop_last,
-            random_seed=sampling.random_seed,
-            cut=cut,
+        self.graph, self.sampler, self.batch_size, self.comm = graph, sampler, batch_size, graph.comm
+        self.seeds = seeds.copy()
+        self.seeds.flags.writeable = False
+        self.seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
+        shuffle = sampling.shuffle
+        self._order = (
+            shuffle if isinstance(shuffle, Order) else Order(len(seeds), shuffle=require_bool("shuffle", shuffle))
         )
-        self.comm = graph.comm
+        self.shuffle, self.drop_last = bool(shuffle), sampling.drop_last
+        self.random_seed = require_word("random_seed", sampling.random_seed)
         self.edge_ids, self.backend = sampling.edge_ids, sampling.backend
+        self._cut = ShuffledBatches(self._order.num_positions, batch_size, self.drop_last) if cut is None else cut
+        self.epoch = 0
+        self._next_batch = 0
+        self._resume = False
+        self._pass = 0  # number of the newest pass: only that one moves the loader on, unless another place was chosen
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Keep the seeds read-only after pickling or copying."""
+        self.__dict__.update(state)
+        self.seeds.flags.writeable = False
+
+    @property
+    def num_batches(self) -> int:
+        """Minibatches per epoch, of all ranks together."""
+        return self._cut.num_batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
+
+        A pass that is under way goes on, and no longer moves the loader.
+        """
+        self.epoch = require_word("epoch", epoch)
+        self._pass += 1
+        self._next_batch = 0
+        self._resume = False
+
+    def end_epoch(self) -> None:
+        """Make the next pass one of the next epoch; a sampler that draws the order has drawn that of this one."""
+        self._order.end(self.epoch)
+        self.set_epoch(_after(self.epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place of the loader, after the batch that was delivered last, and facts that decide its batches.
+
+        Batches that threads have prepared beyond it are not part of it. ``next_batch`` counts the batches of all ranks,
+        so that a loader on other ranks can go on.
+        """
+        return {
+            "next_batch": self._next_batch,
+            "epoch": self.epoch,
+            **self._identity(),
+            **self._order.state(self.epoch),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass go on where ``state`` was taken.
+
+        Raises
+        ------
+        DTypeError
+            If ``state`` is no mapping.
+        InputError
+            If it lacks a key, or is of a loader with another graph (by digest where both are known, else by size and
+            weighting), another sampler, random seed or batch size, other seeds or another version of the law.
+        """
+        epoch, next_batch = checked_place(state, self._identity(), self.num_batches)
+        self.set_epoch(epoch)
+        self._order.load_state(state)
+        self._next_batch = next_batch
+        self._resume = True
+
+    def _positions(self, epoch: int) -> NDArray[np.int64]:
+        """Return the positions among the seeds in the order of an epoch's batches."""
+        return self._cut.ordered(self._order.positions(self.random_seed, epoch))
+
+    def _one_pass(
+        self, deliver: Callable[[int, int], Iterator[Delivered]], advance: bool
+    ) -> Generator[Any, None, None]:
+        """Yield the batches of ``deliver(epoch, first)``: from the first on, or from where a state was taken.
+
+        After a pass that was left, this one is of the next epoch where ``advance`` says so.
+        """
+        if advance and self._next_batch and not self._resume:
+            self.set_epoch(_after(self.epoch))
+        epoch, first = self.epoch, self._next_batch if self._resume else 0
+        self._next_batch, self._resume = first, False
+        self._pass += 1
+        this_pass = self._pass
+        for delivered in deliver(epoch, first):
+            if self._pass == this_pass:
+                self._next_batch = delivered.next_batch
+            yield delivered.batch
+        if self._pass == this_pass:
+            self.set_epoch(_after(epoch))
+
+    def _identity(self) -> dict[str, Any]:
+        """Return all that decides the batches; of the graph its digest where known, else its size and weighting."""
+        return {
+            "law_version": keys.LAW_VERSION,
+            "sampler": repr(self.sampler),
+            "num_nodes": self.graph.num_nodes,
+            "num_edges": self.graph.num_edges,
+            "weighting": self.graph.weighting,
+            "graph_digest": self.graph.digest,
+            "num_seeds": len(self.seeds),
+            "seeds_sha256": self.seeds_sha256,
+            "batch_size": self.batch_size,
+            "random_seed": self.random_seed,
+            **self._order.identity(),
+            "drop_last": self.drop_last,
+            **self._cut.identity(),
+        }
 
     def _deliver_by(self, copies: Copies, timeline: Timeline | None) -> None:
         self._copies = copies
@@ -81,12 +195,12 @@ class Loader(Epochs):
 
     @property
     def device(self) -> Any:
-        """Where batches are copied, a ``torch.device``; None where they stay."""
+        """The ``torch.device`` to which batches are copied; None where they stay."""
         return self._copies.device
 
     @property
     def features(self) -> FeatureSource | None:
-        """Where features come from."""
+        """The source of features."""
         return self.collate.features
 
     @property
@@ -107,7 +221,7 @@ class Loader(Epochs):
     def _sampled_bulks(
         self, graph: BaseGraph, positions: NDArray[np.int64], epoch: int, first: int, end: int
     ) -> Generator[BulkSample, None, None]:
-        """The batches from ``first`` to ``end`` of an epoch: a bulk, or several within the plan."""
+        """Sample the batches from ``first`` to ``end`` of an epoch: a bulk, or several within the plan."""
         return sample_within(
             self.plan,
             graph,
@@ -121,3 +235,7 @@ class Loader(Epochs):
             backend=self.backend,
             batch_ptr=self._cut.bounds(first, end),
         )
+
+
+def _after(epoch: int) -> int:
+    return min(epoch + 1, 2**64 - 1)

@@ -1,4 +1,4 @@
-"""`Batch`, and how one is made of a minibatch."""
+"""`Batch`, and `Collate`, which makes one of a minibatch."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Batch:
         return self.minibatch.layers
 
     def __repr__(self) -> str:
-        x, y = ("None" if one is None else f"{tuple(one.shape)} {one.dtype}" for one in (self.x, self.y))
+        x, y = ("None" if rows is None else f"{tuple(rows.shape)} {rows.dtype}" for rows in (self.x, self.y))
         return f"Batch({self.minibatch!r}, x={x}, y={y})"
 
     def map_arrays(self, function: Callable[[Any], Any]) -> Batch:
-        """Return this batch with what a function makes of each array but ``input_id``, in a fixed order."""
-        x, y = (None if one is None else function(one) for one in (self.x, self.y))
+        """Return this batch with a function's results for each array but ``input_id``, in a fixed order."""
+        x, y = (None if rows is None else function(rows) for rows in (self.x, self.y))
         return replace(self, minibatch=self.minibatch.map_arrays(function), x=x, y=y)
 
 
@@ -93,10 +93,10 @@ class Collate:
     labels
         Shape ``(num_nodes,)`` or ``(num_nodes, classes)``, or None.
     graph
-        Whose vertices they belong to. For a `DeviceGraph` an array of features is kept as `DeviceFeatures`, and labels
+        The graph of their vertices. For a `DeviceGraph` an array of features is kept as `DeviceFeatures`, and labels
         are kept on the device too.
     ranking
-        Returns how much each vertex is wanted: which of the features lie on the device where not all do.
+        Returns a score of each vertex: the features of those of the highest lie on the device, where not all do.
 
     Raises
     ------
@@ -114,12 +114,12 @@ class Collate:
         self._half, self._half_labels = _half_of(features, _HALVES), _half_of(labels, _HALVES[1:])
 
     def contents(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
-        """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
+        """Return numbers that tell features in memory and labels of seeds from others: ranks must have the same."""
         labels = None if self.labels is None else self.labels[seeds]
         return {"features": None if self.features is None else self.features.fingerprint(), "labels": labels}
 
     def y_of(self, vertices: Any) -> Any:
-        """Labels of vertices, where the vertices are: on the host, or on a device."""
+        """Return the labels of vertices on the host, or on the device of the vertices."""
         if self.labels is None:
             return None
         if isinstance(vertices, np.ndarray):
@@ -128,29 +128,29 @@ class Collate:
         with backend.session():
             if self._labels_on_device is None:
                 self._labels_on_device = backend.to_device(self.labels)
-            found = backend.to_device(self._labels_on_device)[backend.to_device(vertices)]
-        return _as_half(found, self._half_labels)
+            labels = backend.to_device(self._labels_on_device)[backend.to_device(vertices)]
+        return _as_half(labels, self._half_labels)
 
     def x_of(self, x: Any) -> Any:
-        """Features that were gathered, as they were given: float32, or of a tensor of half precision a tensor of it."""
+        """Return gathered features as they were given: float32, or of a tensor of half precision a tensor of it."""
         return _as_half(x, self._half)
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
-        """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""
+        """Make the batch whose seeds are at those positions among the loader's, and whose sources have features x."""
         return Batch(minibatch, self.x_of(x), self.y_of(minibatch.seeds), first_positions(minibatch, positions))
 
 
 _HALVES = ("torch.float16", "torch.bfloat16")
 
 
-def _half_of(given: Any, dtypes: tuple[str, ...]) -> Any:
-    """The dtype of a tensor, where it is one of these; else None."""
-    dtype = getattr(given, "dtype", None)
+def _half_of(values: Any, dtypes: tuple[str, ...]) -> Any:
+    """Return the dtype of a tensor, where it is one of these; else None."""
+    dtype = getattr(values, "dtype", None)
     return dtype if str(dtype) in dtypes else None
 
 
 def _as_half(array: Any, dtype: Any) -> Any:
-    """A tensor of that dtype, which the numbers had before they were widened; None: the array as it is."""
+    """Return a tensor of that dtype, which the numbers had before they were widened; None: the array as it is."""
     if array is None or dtype is None:
         return array
     import torch
@@ -159,7 +159,7 @@ def _as_half(array: Any, dtype: Any) -> Any:
 
 
 def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of a minibatch's distinct seeds, from those of all its seeds."""
+    """Return the positions of a minibatch's distinct seeds, from those of all its seeds."""
     if len(positions) == len(minibatch.seeds):
         return positions
     first: NDArray[np.int64] = positions[minibatch.seed_places]
@@ -167,11 +167,11 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
 
 
 RowMemory = Callable[[int, int], "NDArray[np.float32] | None"]
-"""Gives memory for rows of features, of which it is told both numbers; None: any memory will do."""
+"""A function that gives memory for features, from the numbers of rows and columns; None: any memory will do."""
 
 
 def gather_features(features: FeatureSource | None, vertices: Any, rows: RowMemory = lambda count, dim: None) -> Any:
-    """Features of vertices: on a device where both of them are there, else on the host; None without features."""
+    """Gather features of vertices: on a device where both are there, else on the host; None without features."""
     if features is None:
         return None
     if features.device is not None:
@@ -187,18 +187,13 @@ def _features(features: Any, graph: BaseGraph, ranking: Callable[[], Any] | None
     if hasattr(features, "num_rows") and not isinstance(features, FeatureSource):
         expected = "an array, or a source whose class is derived from spsample.features.FeatureSource"
         raise DTypeError(argument="features", given=f"an object of type {type(features).__name__}", expected=expected)
-    num_nodes = graph.num_nodes
-    source = features if isinstance(features, FeatureSource) else _source_for(graph, features, ranking)
-    if source.num_rows != num_nodes:
-        raise InputError(
-            argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
-        )
-    return source
-
-
-def _source_for(graph: BaseGraph, x: Any, ranking: Callable[[], Any] | None) -> FeatureSource:
-    """Where the graph is: on a device as much of them as half of its free memory holds, those wanted most first."""
-    return DeviceFeatures(x, ranking=ranking) if graph.is_on_device else FeatureStore(x)
+    source = features
+    if not isinstance(features, FeatureSource):
+        source = DeviceFeatures(features, ranking=ranking) if graph.is_on_device else FeatureStore(features)
+    if source.num_rows != graph.num_nodes:
+        expected = f"one row per vertex: {graph.num_nodes}"
+        raise InputError(argument="features", given=f"{source.num_rows} rows", expected=expected)
+    return source  # type: ignore[no-any-return]
 
 
 def _labels(labels: Any, num_nodes: int) -> NDArray[Any] | None:

@@ -1,4 +1,4 @@
-"""Bulks on disk, for other programs: one file a bulk, and a manifest that says what they are."""
+"""Bulks on disk, for other programs: one file a bulk, and a manifest that describes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WRITABLE = "a file that can be written; the same command goes on from here"
 
 
 def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
-    """The arrays of a bulk by name, each batch's slices one after the other.
+    """Return the arrays of a bulk by name, each batch's slices one after the other.
 
     ``batch_ids`` (k,), and for every layer ``l`` from 1 (farthest from the seeds) to L: ``src_l`` and ``dst_l``
     (global vertex ids), of batch ``i`` from ``src_ptr_l[i]`` to ``src_ptr_l[i + 1]`` and likewise; ``indices_l``
@@ -60,7 +60,9 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
             "data": [layer.adj.data for layer in layers],
             "edge_ids": [layer.edge_ids for layer in layers],
         }
-        arrays |= {f"{name}_{number}": np.concatenate(each) for name, each in columns.items() if _is_there(each)}
+        arrays |= {
+            f"{name}_{number}": np.concatenate(each) for name, each in columns.items() if each and each[0] is not None
+        }
         lengths = {"src": columns["src"], "dst": columns["dst"], "entry": columns["indices"]}
         arrays |= {f"{name}_ptr_{number}": _pointers(each) for name, each in lengths.items()}
     return arrays
@@ -72,23 +74,19 @@ def _require_bulk(bulk: object) -> None:
     require_type("bulk", bulk, BulkSample, "a BulkSample")
 
 
-def _is_there(arrays: list[Any]) -> bool:
-    return bool(arrays) and arrays[0] is not None
-
-
 def _pointers(arrays: list[Any]) -> NDArray[np.int64]:
     return np.cumsum([0, *map(len, arrays)], dtype=np.int64)
 
 
 class Resumption(NamedTuple):
-    """Where a run that writes bulks goes on.
+    """The place at which a run that writes bulks goes on.
 
     Attributes
     ----------
     next_batch : int
         The first batch that no whole file holds.
     damaged : DataError or None
-        What is wrong with the file that begins with it, where there is one: it is written again.
+        The error of the file that begins with it, where there is one: it is written again.
     """
 
     next_batch: int
@@ -100,14 +98,14 @@ class BulkFiles:
 
     A file appears under its name only once it is complete, so that a run that was killed goes on where it stopped. Its
     SHA-256 stands beside it, in ``bulk-BATCH.npz.sha256``, as ``sha256sum`` writes it: `load_bulk` compares them before
-    it looks at what is in the file, and ``sha256sum -c *.sha256`` checks a whole folder.
+    it looks at the contents of the file, and ``sha256sum -c *.sha256`` checks a whole folder.
 
     Parameters
     ----------
     folder
         Made where it is missing.
     facts
-        What decides the samples. A folder that holds bulks of other facts is refused.
+        Facts that decide the samples. A folder that holds bulks of other facts is refused.
     form
         ``"npz"``, or ``"arrow"`` (an Arrow IPC file with one row, whose columns are lists; needs pyarrow).
 
@@ -131,7 +129,7 @@ class BulkFiles:
         self._claim()
 
     def path(self, first_batch: int) -> Path:
-        """Where the bulk that begins with that batch is, or will be."""
+        """Return the path of the bulk that begins with that batch."""
         return self.folder / f"bulk-{first_batch:08d}.{self.form}"
 
     def write(self, bulk: BulkSample) -> Path:
@@ -147,12 +145,13 @@ class BulkFiles:
         return path
 
     def next_batch(self) -> int:
-        """The first batch that no file holds, or only a damaged one: see `resumption`."""
+        """Return the first batch that no file holds, or only a damaged one: see `resumption`."""
         return self.resumption().next_batch
 
     def resumption(self) -> Resumption:
-        """Where a run goes on; files are written in order, and the last one is read and compared with its checksum."""
-        path = self._last()
+        """Find where a run goes on; files are written in order, and the last one is compared with its checksum."""
+        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
+        path = max(named, key=_first_batch, default=None)
         if path is None:
             return Resumption(0)
         first = _first_batch(path)
@@ -164,10 +163,6 @@ class BulkFiles:
         except DataError as error:
             return Resumption(first, error)
         return Resumption(int(batch_ids[-1]) + 1)
-
-    def _last(self) -> Path | None:
-        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
-        return max(named, key=_first_batch, default=None)
 
     def _claim(self) -> None:
         path = self.folder / MANIFEST
@@ -209,7 +204,7 @@ class BulkFiles:
 
 
 def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that ``spsample sample`` wrote, named as `bulk_arrays` has them.
+    """Read the arrays of a file that ``spsample sample`` wrote, named as `bulk_arrays` has them.
 
     Nothing in the file is looked at before all of it has been compared with its checksum, in the file ``NAME.sha256``
     beside it: move the two together.
@@ -232,15 +227,15 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     [0, 1, 3]
     """
     path = require_path("path", path)
-    read = _read_arrow if path.suffix == ".arrow" else _read_npz
-    if read is _read_arrow:
+    is_arrow = path.suffix == ".arrow"
+    if is_arrow:
         _require_arrow()
     if path.is_dir():
         hint = "Give one file of it: load_bulk is called for each, in the order of their names."
         raise DataError(argument=str(path), given="a folder", expected=_EXPECTED, hint=hint)
     with system_errors(path, _EXPECTED):
         _check_bytes(path)
-    arrays = read(path)
+    arrays = _read_arrow(path) if is_arrow else read_npz(path, _EXPECTED)
     _check_arrays(path, arrays)
     return arrays
 
@@ -283,16 +278,12 @@ _NAME = re.compile(r"bulk-(\d{8,})\.\w+")
 
 
 def _first_batch(path: Path) -> int:
-    """The number in the name of a file."""
+    """Return the number in the name of a file."""
     return int(path.name.split(".")[0].removeprefix("bulk-"))
 
 
 def _write_npz(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
     np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    return read_npz(path, _EXPECTED)
 
 
 def _require_arrow() -> Any:
@@ -311,7 +302,7 @@ def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a file; a damaged one can end the process in Arrow, so that its checksum is compared before."""
+    """Read the columns of a file whose checksum is right: a damaged one can end the process in Arrow."""
     arrow = _require_arrow()
     try:
         with arrow.memory_map(str(path)) as file:

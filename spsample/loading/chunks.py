@@ -17,8 +17,8 @@ MAX_BATCHES = 8
 """Batches that are handed over at once, at most."""
 
 MAX_BYTES, MAX_SECONDS = 1 << 20, 2e-3
-"""Another batch joins only while one as large as the last still fits, and while they took less time than that. A batch
-of unknown size goes alone."""
+"""A batch joins a chunk only while one as large as the last still fits, and while they took less time. A batch of
+unknown size goes alone."""
 
 
 class Chunk(NamedTuple):
@@ -36,9 +36,9 @@ class Chunk(NamedTuple):
 
 
 def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, None, None]:
-    """The batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
+    """Yield the batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
 
-    What `items` raises comes after the batches before it.
+    An exception of `items` comes after the batches before it.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, No
 
 
 def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:
-    """The batches of the chunks that a thread makes, which may make another one meanwhile."""
+    """Yield the batches of the chunks that a thread makes, which may make another one meanwhile."""
     for chunk in items:
         items.release()
         while chunk.batches:

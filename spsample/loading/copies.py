@@ -34,12 +34,12 @@ COPIES_AHEAD = 2
 """Batches, or chunks of small ones, that may be copied before they are asked for."""
 
 COPIED_BATCHES = 4
-"""Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the
-device is the host itself: two that were copied ahead, the one in use, and the next."""
+"""Batches with features that the host holds for the copies: one that waits, one that is read, and two in pinned memory.
+Where the device is the host itself: two that were copied ahead, the one in use, and the next."""
 
 PINNED_BATCHES = 8
-"""The same where the device is a GPU. Torch gives out pinned memory in powers of two bytes: the six batches that are on
-the host, as two of those that other loaders have there are on the GPU, may take the memory of twelve."""
+"""The same where the device is a GPU. Torch allocates pinned memory in powers of two bytes, so that the six batches on
+the host (two of those of other loaders are on the GPU) may take the memory of twelve."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic)
 _EXPECTED_ARRAYS = "a Batch, PyG's Data, an array, a tensor, or a tuple, list or dictionary of such"
@@ -49,16 +49,16 @@ _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
 
 class Copies:
-    """The last stage of a batch that has its features: here nothing is done, batches stay where they are.
+    """The last stage of a batch that has its features; this one leaves batches where they are.
 
     Attributes
     ----------
     device
-        Where they are delivered; None: where they are made.
+        The device to which they are delivered; None: where they are made.
     batches : int
-        Batches that the host has for it, beside those of a loader without it.
+        Batches that the host holds for the stage.
     phases : tuple of str
-        In which it spends its time.
+        Phases of its time.
     """
 
     device: Any = None
@@ -66,11 +66,11 @@ class Copies:
     phases: tuple[str, ...] = ()
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Memory for the features of a batch, from which they are copied at once; None: any memory will do."""
+        """Return memory for the features of a batch, from which they are copied at once; None: any memory will do."""
         return None
 
     def sent(self, batch: Any) -> Any:
-        """Begin to copy a batch, or what a transform has made of one."""
+        """Begin to copy a batch, or the result of a transform of one."""
         return batch
 
     def arrived(self, batch: Any) -> Any:
@@ -78,11 +78,11 @@ class Copies:
         return batch
 
     def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
-        """The items, with batches that were sent; closed with what is returned."""
+        """Return the items, with batches that were sent; closed with the result."""
         return items
 
     def received(self, item: Delivered) -> Delivered:
-        """One of these items with a batch that is ready."""
+        """Return an item of `over` with a batch that is ready."""
         return item
 
 
@@ -100,7 +100,7 @@ class ToDevice(Copies):
     ----------
     device : torch.device
     transfer : Transfer, optional
-        How; as the device needs it where None.
+        The way of the bytes; as the device needs it where None.
     """
 
     phases: tuple[str, ...] = (COPIES,)
@@ -113,7 +113,7 @@ class ToDevice(Copies):
         self._transfer = transfer_to(device) if transfer is None else transfer
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Pinned memory, where the device is a GPU and there is much to copy."""
+        """Return pinned memory, where the device is a GPU and there is much to copy."""
         rows: NDArray[np.float32] | None = self._transfer.rows(count, dim)
         return rows
 
@@ -138,7 +138,7 @@ class ToDevice(Copies):
         return _OnItsWay(tree_map(batch, lambda array: next(tensors)), landed)
 
     def _sent_apart(self, landed: list[Any], values: NDArray[np.uint8]) -> Any:
-        """The bytes on the device of memory that `rows` gave, which are put to those on their way; None of other."""
+        """Begin to copy memory that `rows` gave, and return its bytes on the device; None of other memory."""
         rows = self._transfer.send_rows(values)
         if rows is None:
             return None
@@ -152,7 +152,7 @@ class ToDevice(Copies):
         return batch.batch
 
     def over(self, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
-        """The items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
+        """Yield the items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
         with closing(items):
             while (item := next(items, None)) is not None:
                 with phases.timed(COPIES, item.batch_id):
@@ -162,18 +162,18 @@ class ToDevice(Copies):
                 del sent
 
     def received(self, item: Delivered) -> Delivered:
-        """The item, with its batch."""
+        """Return the item, with its batch."""
         return item._replace(batch=self.arrived(item.batch))
 
 
 def copies_to(device: Any, *, from_host: bool = True) -> Copies:
-    """The copies that `device` of a loader asks for.
+    """Return the copies for `device` of a loader.
 
     Parameters
     ----------
     device : str, torch.device or None
     from_host : bool
-        Whether batches are made in the memory of the host.
+        True where batches are made in the memory of the host.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
 
 
 def samples_on_device(graph: BaseGraph, backend: str | None) -> bool:
-    """True where bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
+    """Return whether bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def require_device(argument: str, device: Any) -> torch.device:
 
 
 def _gpu(argument: str, name: str, torch: Any) -> torch.device:
-    """The GPU of that name."""
+    """Return the GPU of that name."""
     from spsample.backends.cuda.cupy_device import gpu_number
 
     if not torch.cuda.is_available():
@@ -257,14 +257,14 @@ def _gpu(argument: str, name: str, torch: Any) -> torch.device:
 
 
 def tree_map(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return what a loader delivers with what a function makes of each array and tensor, in a fixed order.
+    """Return a delivered batch with a function's results for each array and tensor, in a fixed order.
 
     Numbers and texts stay as they are, and so do arrays that are on a device.
 
     Raises
     ------
     DTypeError
-        If it holds something else, whose arrays nobody knows.
+        If it holds anything else.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def tree_map(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _of_sequence(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A tuple, a named one, or a list."""
+    """Map a tuple, a named one, or a list."""
     items = [tree_map(item, function) for item in value]
     if isinstance(value, list):
         return items
@@ -302,6 +302,6 @@ def _of_sequence(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _is_of_pyg(value: Any) -> bool:
-    """True of `torch_geometric.data.Data`, or another of its kind; PyG is not imported for it."""
+    """Return whether it is a `torch_geometric.data.Data`, or another of its kind; PyG is not imported for it."""
     module = sys.modules.get("torch_geometric.data.data")
     return module is not None and isinstance(value, module.BaseData)

@@ -1,4 +1,4 @@
-"""How the features of batches are fetched: for each batch, or once for all batches of a bulk."""
+"""The two ways in which features of batches are fetched: for each batch, or once for all batches of a bulk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends import backend_for
 from spsample.features.device_staging import StagedFetch
-from spsample.features.gathering import RowReader, row_reader
+from spsample.features.gathering import row_reader
 from spsample.features.slot_map import SlotMap
 from spsample.loading.batch import RowMemory, gather_features
 from spsample.planning.buffers import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
@@ -34,9 +34,9 @@ class Gathering(NamedTuple):
     begins : function
         Called before each, where ranks gather together: waits for the other ranks.
     timed : function
-        Gives a context manager that counts its time; takes the batch, or the first one of a bulk.
+        Returns a context manager that counts its time; takes the batch, or the first one of a bulk.
     memory : function
-        Gives memory for the rows of a batch.
+        Returns memory for the rows of a batch.
     """
 
     begins: Callable[[], None]
@@ -45,16 +45,16 @@ class Gathering(NamedTuple):
 
 
 class PerBatch:
-    """Each batch fetches the rows that it needs."""
+    """Fetching by batch: each fetches the rows that it needs."""
 
     def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """The ids of the calls of `gather` that the minibatches of a bulk take, on the host: the sources of each."""
+        """Return the ids of each call of `gather` for the minibatches of a bulk, on the host: the sources of each."""
         return [_on_host(minibatch.src_nodes) for minibatch in minibatches]
 
     def rows(
         self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
     ) -> Iterator[tuple[MiniBatch, Any]]:
-        """Each minibatch of a bulk with the features of its sources; None without features. Gathers for each."""
+        """Yield each minibatch of a bulk with the features of its sources; None without features. Gathers for each."""
         for minibatch in minibatches:
             work.begins()
             with work.timed(minibatch.batch_id):
@@ -64,10 +64,10 @@ class PerBatch:
 
 
 class PerBulk(PerBatch):
-    """All rows that a bulk needs are fetched once, in the order of the vertices; its batches are read from them."""
+    """Fetching by bulk: all rows that it needs once, in the order of the vertices; its batches are read from them."""
 
     def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """The vertices that any of them needs, ascending."""
+        """Return the vertices that any of them needs, ascending."""
         return [_union([_on_host(minibatch.src_nodes) for minibatch in minibatches])]
 
     def rows(
@@ -77,10 +77,10 @@ class PerBulk(PerBatch):
         batches = list(minibatches)
         work.begins()
         with work.timed(batches[0].batch_id if batches else None):
-            read = _nothing if features is None else _fetched(features, self.calls(batches)[0], work.memory)
+            read = None if features is None else _fetched(features, self.calls(batches)[0], work.memory)
         for minibatch in batches:
             with work.timed(minibatch.batch_id):
-                x = read(_on_host(minibatch.src_nodes))
+                x = None if read is None else read(_on_host(minibatch.src_nodes))
             yield minibatch, x
             del x
 
@@ -89,7 +89,7 @@ FETCHES: dict[str, PerBatch] = {"batch": PerBatch(), "bulk": PerBulk()}
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
-    """The memory of that, for the plan of a loader: ids and next uses, and rows of a bulk."""
+    """Return the memory of hints and fetched rows, for the plan of a loader: ids and next uses, and rows of a bulk."""
     if features is None:
         return NOTHING_AHEAD
     by_bulk = fetch == "bulk"
@@ -101,28 +101,20 @@ def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool
     )
 
 
-def _nothing(ids: NDArray[Any]) -> None:
-    """The features of vertices where there are none."""
-
-
 def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMemory) -> Callable[[NDArray[Any]], Any]:
-    """Fetch rows, and give what reads those of some of the vertices."""
+    """Fetch rows, and return a function that reads those of some of the vertices."""
     slots = SlotMap(vertices, features.num_rows)
     if features.device is not None:
         there = StagedFetch(features, vertices)
         return lambda ids: there.gather(slots.find(ids).slots)
-    reader = _rows_on_host(features, vertices)
+    rows = np.empty((len(vertices), features.dim), features.stored_dtype)
+    features.gather(vertices, rows)
+    reader = row_reader(rows)
     return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
 
 
-def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:
-    rows = np.empty((len(vertices), features.dim), features.stored_dtype)
-    features.gather(vertices, rows)
-    return row_reader(rows)
-
-
 def _union(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
-    """The distinct ids, ascending. Bytes: one for each id up to the largest."""
+    """Return the distinct ids, ascending. Takes a byte for each id up to the largest."""
     is_there = np.zeros(max((int(ids.max()) + 1 for ids in parts if len(ids)), default=0), np.bool_)
     for ids in parts:
         is_there[ids] = True

@@ -1,4 +1,4 @@
-"""Prefetch hints: a source that looks ahead is told of each bulk before its use, and of the next epoch's first."""
+"""Prefetch hints: a source that looks ahead gets the ids of each bulk before its use, and of the next epoch's first."""
 
 from __future__ import annotations
 
@@ -13,46 +13,43 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
 
-__all__ = ["NextEpoch", "PrefetchHint", "Start", "known_ahead"]
+__all__ = ["NextEpoch", "Start", "known_ahead"]
 
 
-class PrefetchHint(NamedTuple):
-    """A source that is told of the bulks of a pass, and of which calls of `gather`.
+def known_ahead(
+    bulks: Iterator[Any],
+    features: FeatureSource | None,
+    calls_of: Callable[[Any], list[NDArray[Any]]],
+    ended: Callable[[Any], None],
+) -> Iterator[Any]:
+    """Yield the bulks of a pass, each once the features have hints for it and for the next one.
 
-    Attributes
+    A bulk that opens the next pass is hinted and kept. Hints of a pass that is left are dropped. The first bulk is
+    hinted again where it was kept: another loader may have used the features since.
+
+    Parameters
     ----------
+    bulks
     features : FeatureSource or None
     calls_of : function
-        The calls of `gather` for a bulk.
+        Returns the calls of `gather` for a bulk.
     ended : function
-        Called when a pass is over, with the first bulk of the next pass, of which the features know; or None.
+        Called when a pass is over, with the first bulk of the next pass, for which the features have a hint; or None.
     """
-
-    features: Any
-    calls_of: Callable[[Any], list[NDArray[Any]]]
-    ended: Callable[[Any], None]
-
-
-def known_ahead(bulks: Iterator[Any], hint: PrefetchHint) -> Iterator[Any]:
-    """The bulks of a pass, each once the features know the calls of `gather` for it and for the next one.
-
-    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget. The
-    first bulk is told of anew where it was kept: another loader may have used the features since.
-    """
-    features, is_over = hint.features, False
+    is_over = False
     _hint(features, None)
     try:
         current = next(bulks, None)
         if current is not None:
-            _hint(features, hint.calls_of(current))
+            _hint(features, calls_of(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)
-            _hint(features, [] if following is None else hint.calls_of(following))
+            _hint(features, [] if following is None else calls_of(following))
             yield current
             current = following
             del following
-        next(bulks, None)  # so that what makes them comes to its end
-        hint.ended(current)
+        next(bulks, None)  # ends the generator
+        ended(current)
         is_over = True
     finally:
         if not is_over:
@@ -65,14 +62,14 @@ def _hint(features: FeatureSource | None, calls: list[NDArray[Any]] | None) -> N
 
 
 class Start(NamedTuple):
-    """How a pass begins.
+    """The start of a pass.
 
     Attributes
     ----------
     kept : bulk or None
-        The first bulk of the epoch, which was sampled, and announced, when the epoch before it ended.
+        The first bulk of the epoch, which was sampled, and hinted, when the epoch before it ended.
     goes_on : bool
-        Whether the pass before was of the epoch before, and whole: then another will probably follow this one.
+        True where the pass before was of the epoch before, and whole: then another will probably follow this one.
     """
 
     kept: Any
@@ -100,21 +97,21 @@ class NextEpoch:
         self._drawn_by: tuple[Any, ...] = ()
 
     def begin(self, epoch: int, first: int, drawn_by: tuple[Any, ...]) -> Start:
-        """How the pass of an epoch from batch `first` on begins; collective. What was kept is given away or dropped.
+        """Return the start of an epoch's pass from batch `first` on; collective. A kept bulk is handed over or dropped.
 
-        `drawn_by` is what decides the samples beside the epoch: where it has changed, what was kept is of no use.
+        `drawn_by` decides the samples beside the epoch: where it has changed, a kept bulk is of no use.
         """
         follows = first == 0 and self._ended == epoch - 1 and self._drawn_by == drawn_by
         has = np.array([not follows, not (follows and self._kept is not None)], np.int64)
         if self._comm.size > 1:
-            has = self._comm.all_reduce(has, "max", phase="order")  # whether it is not so on any rank
+            has = self._comm.all_reduce(has, "max", phase="order")  # 1 where any rank has 1
         start = Start(None if has[1] else self._kept, not has[0])
         self.drop()
         self._drawn_by = drawn_by
         return start
 
     def end(self, epoch: int, kept: Any) -> None:
-        """A whole pass is over; `kept` is the first bulk of the next epoch, where one was sampled."""
+        """End a whole pass; `kept` is the first bulk of the next epoch, where one was sampled."""
         self._ended, self._kept = epoch, kept
 
     def drop(self) -> None:

@@ -18,13 +18,13 @@ from spsample.features import score
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
-from spsample.loading.cooperative import assignment_of
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
-from spsample.loading.options import AheadOptions, FeatureOptions, RankOptions, SamplingOptions, refuse_removed
+from spsample.loading.options import AheadGroup, FeatureGroup, RankGroup, SamplingGroup, refuse_removed
 from spsample.loading.order import Order, as_seeds
-from spsample.loading.passes import Collation, Pass, Stages
+from spsample.loading.passes import Collation, Pass, PassStages
+from spsample.loading.ranks import assignment_of
 from spsample.planning.buffers import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word
@@ -58,7 +58,7 @@ class BulkLoader(Loader):
     step t gives rank r batch ``t * p + r``, and where the last step has fewer batches than there are ranks, the others
     get a batch without seeds, so that every rank takes the same number of steps. Making a loader is collective then,
     and so is every step. A rank that fails or leaves early ends the pass on all ranks: with prefetch at their next
-    bulk; without it the others wait for it until their time-out, unless what they do together tells them.
+    bulk; without it the others wait for it until their time-out, unless a collective call reports it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class BulkLoader(Loader):
         its own block row, so that it fetches less from others and a cache of its own pays; see
         `spsample.loading.local_order.LocalBatches` for order, sizes and batch ids. ``"cooperative"``: all ranks share
         each batch of ``batch_size`` seeds. Each has the rows of the vertices that it owns, and fetches their features
-        alone; `spsample.distributed.cooperative` says who owns what, and how rows reach those who need them.
+        alone; see `spsample.distributed.cooperative` for owners, and for the exchange of rows.
     parts
         For local or cooperative batches of a graph that every rank has: the part of each vertex, int, shape (n,). As
         many parts as divide p evenly: of g parts, part i is that of the ranks i p/g to (i + 1) p/g - 1.
@@ -129,22 +129,22 @@ class BulkLoader(Loader):
         torch's tensors; ``input_id`` and `MiniBatch.seed_inverse` stay NumPy's. A transform may return a batch, PyG's
         data, or tuples, lists and dictionaries of arrays and tensors. None: batches stay where they are made.
     timeline
-        Where the threads note what they do and when; None for nowhere.
+        The timeline of the threads' work; None for none.
 
     Attributes
     ----------
     plan : BulkPlan, RankPlan or None
-        What memory was planned with; None where any bulk fits.
+        The plan of memory; None where any bulk fits.
     bulk_size : int
         Batches of a bulk, at most.
     num_batches : int
         Batches of an epoch, of all ranks.
     comm : Communicator
         The ranks of the graph.
-    ahead : AheadOptions
-        Of these arguments those that say how much is made at once and ahead, and by how many threads.
+    ahead : AheadGroup
+        The arguments of the amounts of work at once and ahead, and of threads.
     phases : Phases
-        What counts `seconds`.
+        The counts of `seconds`.
 
     Raises
     ------
@@ -169,34 +169,34 @@ class BulkLoader(Loader):
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int | str = AheadOptions.bulk_size,
-        memory_budget: int | str | None = AheadOptions.memory_budget,
-        prefetch: int = AheadOptions.prefetch,
-        features: Any = FeatureOptions.features,
-        labels: ArrayLike | None = FeatureOptions.labels,
-        edge_ids: bool = SamplingOptions.edge_ids,
-        shuffle: bool | Order = SamplingOptions.shuffle,
-        drop_last: bool = SamplingOptions.drop_last,
-        random_seed: int = SamplingOptions.random_seed,
-        backend: str | None = SamplingOptions.backend,
-        batches: str = RankOptions.batches,
-        parts: ArrayLike | None = RankOptions.parts,
-        fetch: str = FeatureOptions.fetch,
-        stage_threads: StageThreads | str | Sequence[int] | None = AheadOptions.stage_threads,
-        prefetch_budget: int | str | None = AheadOptions.prefetch_budget,
-        transform: Callable[[Any], Any] | None = FeatureOptions.transform,
-        device: Any = FeatureOptions.device,
-        timeline: Timeline | None = AheadOptions.timeline,
+        bulk_size: int | str = AheadGroup.bulk_size,
+        memory_budget: int | str | None = AheadGroup.memory_budget,
+        prefetch: int = AheadGroup.prefetch,
+        features: Any = FeatureGroup.features,
+        labels: ArrayLike | None = FeatureGroup.labels,
+        edge_ids: bool = SamplingGroup.edge_ids,
+        shuffle: bool | Order = SamplingGroup.shuffle,
+        drop_last: bool = SamplingGroup.drop_last,
+        random_seed: int = SamplingGroup.random_seed,
+        backend: str | None = SamplingGroup.backend,
+        batches: str = RankGroup.batches,
+        parts: ArrayLike | None = RankGroup.parts,
+        fetch: str = FeatureGroup.fetch,
+        stage_threads: StageThreads | str | Sequence[int] | None = AheadGroup.stage_threads,
+        prefetch_budget: int | str | None = AheadGroup.prefetch_budget,
+        transform: Callable[[Any], Any] | None = FeatureGroup.transform,
+        device: Any = FeatureGroup.device,
+        timeline: Timeline | None = AheadGroup.timeline,
         **removed: NoReturn,
     ) -> None:
         refuse_removed("BulkLoader", removed)
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
-            sampling = SamplingOptions(shuffle, drop_last, random_seed, edge_ids, backend)
-            self.ahead = AheadOptions(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
-            wanted = FeatureOptions(features, labels, fetch, transform, device)
-            ranks = RankOptions(batches, parts)
+            sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
+            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
+            wanted = FeatureGroup(features, labels, fetch, transform, device)
+            ranks = RankGroup(batches, parts)
             cut = batches_of(ranks.batches, ranks.parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
@@ -215,7 +215,7 @@ class BulkLoader(Loader):
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
             )
-        self._stages = Stages(
+        self._stages = PassStages(
             graph, self.features, self.ahead, FETCHES[wanted.fetch], assignment, looks_ahead=is_hinted
         )
 
@@ -223,7 +223,7 @@ class BulkLoader(Loader):
     def seconds(self) -> dict[str, float]:
         """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
 
-        With `device` also ``copies``: what the host does for them, while a GPU copies. With prefetch the threads' own
+        With `device` also ``copies``: the host's work for them, while a GPU copies. With prefetch the threads' own
         waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
         ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
         ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
@@ -241,7 +241,7 @@ class BulkLoader(Loader):
         return self._stages.assignment.steps(self.num_batches)
 
     def __iter__(self) -> Generator[Batch, None, None]:
-        """Sample the current epoch; see the class for what follows a complete pass."""
+        """Sample the current epoch; the class describes what follows a complete pass."""
         return self.batches(self.collate, size_of=_bytes_of)
 
     def pyg(self) -> PygLoader:
@@ -265,9 +265,9 @@ class BulkLoader(Loader):
         Parameters
         ----------
         feature_name
-            Where features are: ``blocks[0].srcdata[feature_name]``.
+            Name of features: ``blocks[0].srcdata[feature_name]``.
         label_name
-            Where labels are: ``blocks[-1].dstdata[label_name]``.
+            Name of labels: ``blocks[-1].dstdata[label_name]``.
 
         Raises
         ------
@@ -290,9 +290,9 @@ class BulkLoader(Loader):
             )
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
-        """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.
+        """Yield the bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.
 
-        On several ranks: what this rank has of them, a bulk without batches where it has none.
+        On several ranks: this rank's part of each, a bulk without batches where it has none.
         """
         self._require_open()
         first = require_int("first", first, minimum=0, maximum=self.num_batches)
@@ -300,7 +300,7 @@ class BulkLoader(Loader):
             yield bulk.bulk
 
     def close(self) -> None:
-        """End what a pass on several ranks left behind, and free its communicators; collective, and the last call."""
+        """End the threads of the last pass on several ranks, and free communicators; collective, and the last call."""
         self._stages.close()
         if self.features is not None:
             self.features.prefetch_hint(None)
@@ -309,12 +309,12 @@ class BulkLoader(Loader):
     def batches(
         self, collate: CollateFn, *, advance: bool = False, size_of: SizeOf | None = None
     ) -> Generator[Any, None, None]:
-        """One pass, in which ``collate(minibatch, positions, x)`` makes what is delivered.
+        """Yield the batches of one pass, which ``collate(minibatch, positions, x)`` makes.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
         `__iter__` and `pyg` are made of it. With prefetch, ``collate`` runs in another thread. After a pass that was
         left, this one is of the next epoch where ``advance`` says so. ``size_of`` gives the bytes that are held for
-        what is made: small ones are handed over several at a time.
+        a batch: small ones are handed over several at a time.
         """
         self._require_open()
         collation = Collation(collate, size_of, self._transform)
@@ -333,7 +333,7 @@ class BulkLoader(Loader):
             require_same(self.comm, **self.collate.contents(self.seeds))
 
     def _any_rank(self, here: bool) -> bool:
-        """True where it is so on any rank; collective."""
+        """Return whether it is true on any rank; collective."""
         if self.comm.size == 1 or self.features is None:
             return here
         return bool(self.comm.all_reduce(np.array([here], np.int64), "max", phase="set-up")[0])
@@ -355,7 +355,7 @@ class BulkLoader(Loader):
         return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
     def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> tuple[Workload, Buffers]:
-        """The batches of an epoch, and what is held beside a bulk, for the plan."""
+        """Return the batches of an epoch, and the buffers beside a bulk, for the plan."""
         features = self.features
         bounds = self._cut.bounds(0, self.num_batches)
         workload = Workload(
@@ -379,5 +379,5 @@ class BulkLoader(Loader):
 
 
 def _bytes_of(batch: Batch) -> int:
-    """Bytes of features and labels; all else belongs to the bulk."""
+    """Return the bytes of features and labels; all else belongs to the bulk."""
     return sum(0 if array is None else int(array.nbytes) for array in (batch.x, batch.y))

@@ -49,7 +49,7 @@ class ShuffledBatches(NamedTuple):
         return full + (rest > 0 and not self.drop_last)
 
     def ordered(self, positions: Int64Array) -> Int64Array:
-        """Positions among the seeds, as the batches hold them one after the other: as they are."""
+        """Return the positions among the seeds in the order of the batches: as they are."""
         return positions
 
     def places(self, first: int, end: int) -> slice:
@@ -57,7 +57,7 @@ class ShuffledBatches(NamedTuple):
         return slice(first * self.batch_size, end * self.batch_size)
 
     def bounds(self, first: int, end: int) -> None:
-        """Where each of them begins among their seeds, and the last ends; None: all but the last are of one size."""
+        """Return None: all batches but the last are of one size."""
 
     def identity(self) -> dict[str, Any]:
         """Return the name alone."""
@@ -67,7 +67,7 @@ class ShuffledBatches(NamedTuple):
 class LocalBatches:
     """Each rank's batches hold seeds of its own block row: order and batch ids of `docs/law.md`, section 5.
 
-    The seeds of a block row are dealt in turn to the c ranks that hold it. All ranks take as many steps, T: those that
+    The seeds of a block row go in turn to the c ranks that hold it. All ranks take as many steps, T: those that
     the rank with the most seeds needs. A rank with m seeds cuts them into T batches of floor(m / T) or one more, so
     that only a rank with fewer seeds than steps has a batch without seeds.
 
@@ -106,13 +106,13 @@ class LocalBatches:
         self.steps = int((-(-own // min(batch_size, len(parts) + 1))).max(initial=0))
         sizes = np.diff(np.arange(self.steps + 1)[:, None] * own // max(self.steps, 1), axis=0)  # (steps, ranks)
         self._batch_ptr = pointers_of(sizes.ravel())
-        self._dealt = np.empty(len(parts), np.int64)  # what comes at each place, among the seeds in the order of parts
+        self._at_place = np.empty(len(parts), np.int64)  # the seed of each place, in the order of parts
         first = pointers_of(seeds)
         for rank in range(ranks):
             part, column = divmod(rank, columns)
             mine = first[part] + column + columns * np.arange(own[rank])
             before = self._batch_ptr[rank:-1:ranks] - pointers_of(sizes[:, rank])[:-1]
-            self._dealt[before.repeat(sizes[:, rank]) + np.arange(own[rank])] = mine
+            self._at_place[before.repeat(sizes[:, rank]) + np.arange(own[rank])] = mine
 
     @property
     def num_batches(self) -> int:
@@ -120,9 +120,9 @@ class LocalBatches:
         return self.steps * self.ranks
 
     def ordered(self, positions: Int64Array) -> Int64Array:
-        """Positions among the seeds as the batches hold them: ascending by batch id, t p + r in step t of rank r."""
+        """Return the positions among the seeds in the order of the batches: id t p + r in step t of rank r."""
         by_part = np.argsort(self._parts[positions], kind="stable")
-        ordered: Int64Array = positions[by_part[self._dealt]]
+        ordered: Int64Array = positions[by_part[self._at_place]]
         return ordered
 
     def places(self, first: int, end: int) -> slice:
@@ -130,16 +130,16 @@ class LocalBatches:
         return slice(int(self._batch_ptr[first]), int(self._batch_ptr[end]))
 
     def bounds(self, first: int, end: int) -> Int64Array:
-        """Where each of the batches `first` to `end - 1` begins among their seeds, and the last ends."""
+        """Return the places where batches `first` to `end - 1` begin among their seeds, and where the last ends."""
         bounds: Int64Array = self._batch_ptr[first : end + 1] - self._batch_ptr[first]
         return bounds
 
     def part_of(self, rank: int) -> int:
-        """The part whose seeds the batches of a rank hold."""
+        """Return the part whose seeds the batches of a rank hold."""
         return rank // (self.ranks // self.num_parts)
 
     def seeds_of(self, part: int) -> Int64Array:
-        """Positions among the seeds of those of a part, ascending.
+        """Return the positions among the seeds of those of a part, ascending.
 
         Examples
         --------
@@ -155,13 +155,13 @@ class LocalBatches:
 
 
 Batches: TypeAlias = "ShuffledBatches | LocalBatches"
-"""How the seeds of an epoch are cut into batches; their sizes are the same in every epoch."""
+"""The cut of an epoch's seeds into batches; their sizes are the same in every epoch."""
 
 
 def batches_of(
     batches: Any, parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size: int, drop_last: bool
 ) -> LocalBatches | None:
-    """How a loader with these arguments cuts its epochs; None: into runs of their order.
+    """Return the cut of epochs for these arguments of a loader; None: into runs of their order.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def batches_of(
 
 
 def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size: int) -> LocalBatches:
-    """How a loader with batches="local" and these arguments cuts its epochs.
+    """Return the cut of epochs for batches="local" and these arguments of a loader.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size
 
 
 def _own_block_rows(graph: BaseGraph, seeds: Int64Array) -> tuple[Int64Array, int]:
-    """The block row of each seed in a partitioned graph, and their number."""
+    """Return the block row of each seed in a partitioned graph, and the number of block rows."""
     if graph.num_block_rows == 1 < graph.comm.size:
         raise InputError(
             argument="batches",

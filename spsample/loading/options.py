@@ -1,4 +1,4 @@
-"""The options of `BulkLoader` in four groups, with their defaults and checks; `BulkLoader` says what they mean."""
+"""The options of `BulkLoader` in four groups, with their defaults and checks; `BulkLoader` documents them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from spsample.timeline import Timeline
 
-__all__ = ["AheadOptions", "FeatureOptions", "RankOptions", "SamplingOptions", "refuse_removed"]
+__all__ = ["AheadGroup", "FeatureGroup", "RankGroup", "SamplingGroup", "refuse_removed"]
 
 _REMOVED = {"transform_workers": "Call the transform in the thread that gathers features: transform= alone."}
 
 
 @dataclass(frozen=True)
-class SamplingOptions:
+class SamplingGroup:
     """Order of the seeds, and sampling."""
 
     shuffle: bool | Order = True
@@ -40,14 +40,14 @@ class SamplingOptions:
     def __post_init__(self) -> None:
         require_bool("drop_last", self.drop_last)
         require_bool("edge_ids", self.edge_ids)
-        loaded = get_backend(self.backend)  # now: a process forked while a thread does so could never load it
+        loaded = get_backend(self.backend)  # now: in a process forked while a thread loads it, it could never be loaded
         if self.backend is not None:
             object.__setattr__(self, "backend", loaded.name)
 
 
 @dataclass(frozen=True)
-class FeatureOptions:
-    """Features and labels that samples get, and where batches go."""
+class FeatureGroup:
+    """Features, labels and device of batches."""
 
     features: Any = None
     labels: ArrayLike | None = None
@@ -63,7 +63,7 @@ class FeatureOptions:
 
 
 @dataclass(frozen=True)
-class AheadOptions:
+class AheadGroup:
     """Work at once and ahead, its memory and its threads."""
 
     bulk_size: int | str = USUAL_BULK_SIZE
@@ -91,19 +91,19 @@ class AheadOptions:
 
     @property
     def queue_bytes(self) -> int | None:
-        """Bytes of bulks that wait, and of batches that wait: half of the budget for each; None for no limit."""
+        """Bytes of bulks that wait, and as many of batches: half of the budget; None for no limit."""
         budget = self.memory_budget if self.prefetch_budget is None else self.prefetch_budget
         return None if budget is None else require_bytes("prefetch_budget", budget) // 2
 
     def threads_of(self, stage: str) -> int:
-        """Threads of sampling or of features."""
+        """Return the threads of sampling or of features."""
         threads = self.stage_threads
         return int(getattr(threads, stage)) if isinstance(threads, StageThreads) else get_num_threads()
 
 
 @dataclass(frozen=True)
-class RankOptions:
-    """Batches of ranks."""
+class RankGroup:
+    """Assignment of batches to ranks."""
 
     batches: str = "shuffled"
     parts: ArrayLike | None = None

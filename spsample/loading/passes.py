@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spsample.loading.chunks import MAX_BATCHES, Chunk, chunks, one_by_one
 from spsample.loading.copies import COPIES, COPIES_AHEAD
 from spsample.loading.fetching import Gathering
-from spsample.loading.hints import NextEpoch, PrefetchHint, Start, known_ahead
+from spsample.loading.hints import NextEpoch, Start, known_ahead
 from spsample.loading.order import Delivered
-from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
+from spsample.loading.prefetch import Ahead, Prefetcher, StageChain
 from spsample.loading.ranks import Duplicates, Lockstep
 from spsample.loading.serial import SerialChoice, follow
 from spsample.planning.bulk_plan import warm_up_divisor
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.base import Loader
     from spsample.loading.fetching import PerBatch
-    from spsample.loading.options import AheadOptions
+    from spsample.loading.options import AheadGroup
     from spsample.loading.ranks import BatchAssignment
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["CollateFn", "Collation", "Pass", "SizeOf", "Stages"]
+__all__ = ["CollateFn", "Collation", "Pass", "PassStages", "SizeOf"]
 
 FEATURES_AHEAD = 2
 """Batches, or chunks of small ones, whose features may be gathered before they are asked for."""
@@ -41,14 +41,14 @@ SizeOf = Callable[[Any], int | None]
 
 
 class Collation(NamedTuple):
-    """How batches are made.
+    """The functions that make batches.
 
     Attributes
     ----------
     collate
         Makes a batch of a minibatch, the positions of its seeds, and the features of its sources.
     size_of
-        Gives the bytes that are held for a batch; None where nobody knows.
+        Returns the bytes that are held for a batch; None where unknown.
     transform
         Called with each batch; None for no such call.
     """
@@ -58,24 +58,24 @@ class Collation(NamedTuple):
     transform: Callable[[Any], Any] | None
 
     def batch(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
-        """The batch that is delivered of a minibatch."""
+        """Make the batch of a minibatch that is delivered."""
         batch = self.collate(minibatch, positions, x)
         return batch if self.transform is None else self.transform(batch)
 
     def size(self, batch: Any) -> int | None:
-        """The bytes that are held for it; of what a transform returns nobody knows them."""
+        """Return the bytes that are held for a batch; None for the result of a transform, of which they are unknown."""
         return None if self.size_of is None or self.transform is not None else self.size_of(batch)
 
 
-class Stages:
-    """The stages of a loader, and what one of its passes leaves to the next.
+class PassStages:
+    """The stages of a loader, and the state that one of its passes leaves to the next.
 
     Parameters
     ----------
     graph : BaseGraph
         As given. On several ranks with prefetch it is duplicated, which is collective.
     features : FeatureSource or None
-    ahead : AheadOptions
+    ahead : AheadGroup
     fetch : PerBatch
     assignment : BatchAssignment
     looks_ahead : bool
@@ -85,18 +85,18 @@ class Stages:
     ----------
     duplicates : Duplicates or None
         Of graph and features, for threads that communicate.
-    left : Pipeline or None
+    left : StageChain or None
         Of the last pass: its threads end once those of the other ranks do.
     next_epoch : NextEpoch
     serial_choice : SerialChoice or None
-        None where a pass has threads, or none, in any case.
+        None where a pass always has threads, or never.
     """
 
     def __init__(
         self,
         graph: BaseGraph,
         features: FeatureSource | None,
-        ahead: AheadOptions,
+        ahead: AheadGroup,
         fetch: PerBatch,
         assignment: BatchAssignment,
         *,
@@ -105,12 +105,12 @@ class Stages:
         self.ahead, self.fetch, self.assignment, self.looks_ahead = ahead, fetch, assignment, looks_ahead
         has_threads = graph.comm.size > 1 and ahead.prefetch > 0
         self.duplicates = Duplicates(graph, features) if has_threads else None
-        self.left: Pipeline | None = None
+        self.left: StageChain | None = None
         self.next_epoch = NextEpoch(graph.comm)
         self.serial_choice = SerialChoice() if ahead.prefetch > 0 and ahead.stage_threads is None else None
 
     def close(self) -> None:
-        """End what a pass has left, and free communicators; collective."""
+        """End the threads of the last pass, and free communicators; collective."""
         if self.left is not None:
             self.left.join()
         if self.duplicates is not None:
@@ -143,20 +143,20 @@ class Pass:
     Parameters
     ----------
     loader : Loader
-    stages : Stages
+    stages : PassStages
     epoch : int
     bulk_size : int
         Batches of a bulk of all ranks, at most.
     """
 
-    def __init__(self, loader: Loader, stages: Stages, epoch: int, bulk_size: int) -> None:
+    def __init__(self, loader: Loader, stages: PassStages, epoch: int, bulk_size: int) -> None:
         self._loader, self._stages, self._epoch, self._bulk_size = loader, stages, epoch, bulk_size
         self._phases, self._copies, self._num_batches = loader.phases, loader._copies, loader.num_batches
         self._start = Start(None, goes_on=False)
         self._positions = loader._positions(epoch)
 
     def batches(self, first: int, collation: Collation) -> Generator[Delivered, None, None]:
-        """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
+        """Yield batches from ``first`` on. At most ``prefetch`` bulks and the one in use exist."""
         loader, stages = self._loader, self._stages
         if stages.looks_ahead:
             drawn_by = (loader.random_seed, loader.shuffle, loader.edge_ids, repr(loader.sampler))
@@ -173,18 +173,18 @@ class Pass:
 
     @property
     def _may_be_serial(self) -> bool:
-        """True where threads may give way to serial work that is faster, without a word of anybody else's."""
+        """True where a rank alone may choose serial work in place of threads, where that is faster."""
         is_alone = self._loader.comm.size == 1
         return is_alone and not self._stages.looks_ahead and self._copies.device is None
 
     @property
     def _looks(self) -> bool:
-        """True while bulks are looked at: with threads a small one, and in both ways one of twice its size."""
+        """True while bulks are timed: with threads a small one, and in both ways one of twice its size."""
         choice = self._stages.serial_choice
         return choice is not None and self._may_be_serial and not choice.is_settled
 
     def _serial(self, first: int, collation: Collation) -> Generator[Delivered, None, None]:
-        """Batches from ``first`` on, each made when it is asked for."""
+        """Yield batches from ``first`` on, each made when it is asked for."""
         warm_up = warm_up_divisor(self._stages.ahead.prefetch) if self._looks else 1
         collated = self._collated(self._all_bulks(first, warm_up), collation, self._loader.features)
         with closing(self._copies.over(collated, self._phases)) as items:
@@ -193,13 +193,13 @@ class Pass:
                 del item
 
     def _ahead(self, first: int, collation: Collation) -> Generator[Delivered, None, None]:
-        """Batches from ``first`` on, made by threads."""
+        """Yield batches from ``first`` on, made by threads."""
         stages = self._stages
         if stages.left is not None:
             stages.left.join()
-        with Pipeline(waits=stages.duplicates is None, phases=self._phases) as pipeline:
-            stages.left = pipeline if stages.duplicates is not None else None
-            sampled, last = self._prefetchers(pipeline, first, collation)
+        with StageChain(waits=stages.duplicates is None, phases=self._phases) as chain:
+            stages.left = chain if stages.duplicates is not None else None
+            sampled, last = self._prefetchers(chain, first, collation)
             batches = one_by_one(last)
             while True:
                 with self._phases.timed("waiting"):
@@ -212,21 +212,21 @@ class Pass:
                 del item
 
     def _prefetchers(
-        self, pipeline: Pipeline, first: int, collation: Collation
+        self, chain: StageChain, first: int, collation: Collation
     ) -> tuple[Prefetcher[RankBulk], Prefetcher[Chunk]]:
-        """The threads that sample bulks, and that make batches; on several ranks each in step with its like."""
+        """Start threads that sample bulks and make batches; on several ranks each works in step with its peers."""
         stages, phases = self._stages, self._phases
         ahead, duplicates = stages.ahead, stages.duplicates
         comms = (None, None) if duplicates is None else duplicates.comms
         waiting = [partial(phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
         sampling, gathering = (
-            None if comm is None else Lockstep[Any](comm, pipeline.failures, timed)
+            None if comm is None else Lockstep[Any](comm, chain.failures, timed)
             for comm, timed in zip(comms, waiting, strict=True)
         )
         bulks = self._all_bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
-        of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, _bulk_bytes)
+        of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
         in_step = bulks if sampling is None else sampling.over(bulks)
-        sampled = pipeline.prefetch(in_step, of_bulks, "sampling", ahead.threads_of("sampling"))
+        sampled = chain.prefetch(in_step, of_bulks, "sampling", ahead.threads_of("sampling"))
         to_come = phases.over(waiting_for("input", "features"), sampled)
         features = self._loader.features if duplicates is None else duplicates.features
         collated = self._collated(to_come, collation, features, gathering)
@@ -234,11 +234,11 @@ class Pass:
         is_bounded = duplicates is not None or ahead.queue_bytes is not None
         in_chunk = 1 if is_bounded else MAX_BATCHES  # ranks in step make as many of them
         of_items = Ahead(FEATURES_AHEAD, ahead.queue_bytes, lambda chunk: chunk.nbytes)
-        items = pipeline.prefetch(chunks(fetched, in_chunk), of_items, "features", ahead.threads_of("features"))
+        items = chain.prefetch(chunks(fetched, in_chunk), of_items, "features", ahead.threads_of("features"))
         if self._copies.device is not None:
             batches = phases.over(waiting_for("input", COPIES), one_by_one(items))
             copied = chunks(self._copies.over(batches, phases), in_chunk)
-            items = pipeline.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
+            items = chain.prefetch(copied, of_items._replace(items=COPIES_AHEAD), COPIES)
         return sampled, items
 
     def _collated(
@@ -248,7 +248,7 @@ class Pass:
         features: FeatureSource | None,
         lockstep: Lockstep[Any] | None = None,
     ) -> Generator[Delivered, None, None]:
-        """The batches of bulks, with features; those of distributed features are gathered in step."""
+        """Yield the batches of bulks, with features; distributed features are gathered in step."""
         stages, phases, cut = self._stages, self._phases, self._loader._cut
         around = Gathering(partial(_synchronize, lockstep), partial(phases.timed, "features"), self._copies.rows)
         for bulk in self._hinted(bulks, features):
@@ -266,24 +266,20 @@ class Pass:
         _synchronize(lockstep)
 
     def _hinted(self, bulks: Iterator[RankBulk], features: FeatureSource | None) -> Iterator[RankBulk]:
-        """The bulks; where the features of a rank look ahead, on all ranks in the same order, each after the next."""
+        """Yield the bulks; where features of a rank look ahead, on all ranks each after the next one is sampled."""
         if not self._stages.looks_ahead:
             return bulks
-        hint = PrefetchHint(
-            features,
-            calls_of=lambda bulk: self._stages.fetch.calls(self._minibatches(bulk)),
-            ended=partial(self._stages.next_epoch.end, self._epoch),
-        )
-        return known_ahead(bulks, hint)
+        ended = partial(self._stages.next_epoch.end, self._epoch)
+        return known_ahead(bulks, features, lambda bulk: self._stages.fetch.calls(self._minibatches(bulk)), ended)
 
-    def _minibatches(self, bulk: RankBulk) -> Iterator[MiniBatch]:
-        """Minibatches that this rank has of a bulk, one for each step."""
+    def _minibatches(self, bulk: RankBulk) -> Iterator[Any]:
+        """Return the minibatches that this rank has of a bulk, one for each step."""
         return self._stages.assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
 
     def _all_bulks(
         self, first: int, warm_up: int, lockstep: Lockstep[Any] | None = None
     ) -> Generator[RankBulk, None, None]:
-        """The bulks of a pass, the first one perhaps kept from the pass before, and that of the next pass."""
+        """Yield the bulks of a pass, the first perhaps kept from the pass before, and the first of the next pass."""
         kept, goes_on = self._start
         self._start = Start(None, goes_on)
         if kept is not None:
@@ -301,7 +297,7 @@ class Pass:
     def bulks(
         self, first: int, warm_up: int = 1, lockstep: Lockstep[Any] | None = None
     ) -> Generator[RankBulk, None, None]:
-        """Bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
+        """Yield bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
         loader, assignment, duplicates = self._loader, self._stages.assignment, self._stages.duplicates
         graph = loader.graph if lockstep is None or duplicates is None else duplicates.graph
         for begin, end in assignment.bulk_ranges(first, self._num_batches, self._bulk_size, warm_up):
@@ -321,16 +317,12 @@ class Pass:
         _synchronize(lockstep)
 
     def _of_rank(self, sampled: BulkSample, comm: Communicator) -> Any:
-        """The batches of a bulk that this rank has."""
+        """Return the batches of a bulk that this rank has."""
         assignment = self._stages.assignment
         if assignment.gives_whole_batches:
             return assignment.of_rank(sampled, comm)
         with self._phases.part("sharing out"):
             return assignment.of_rank(sampled, comm)
-
-
-def _bulk_bytes(bulk: RankBulk) -> int:
-    return int(bulk.bulk.nbytes)
 
 
 def _synchronize(lockstep: Lockstep[Any] | None) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spsample.backends.tensors import on_this_stream
@@ -20,20 +19,20 @@ from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases, waiting_for
 
-__all__ = ["LONGEST_GOODBYE", "Ahead", "BackgroundThread", "ClosableIterator", "Pipeline", "Prefetcher"]
+__all__ = ["MAX_JOIN_SECONDS", "Ahead", "BackgroundThread", "ClosableIterator", "Prefetcher", "StageChain"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-LONGEST_GOODBYE = 10.0
-"""Seconds that a pipeline which does not wait for its threads gives them when it is garbage, or Python exits."""
+MAX_JOIN_SECONDS = 10.0
+"""Seconds for which a chain that does not wait for its threads waits for them once it is freed, or Python exits."""
 
 
 class ClosableIterator(Protocol[T_co]):
-    """A generator, or what is used as one."""
+    """A generator, or an object used as one."""
 
     def __next__(self) -> T_co:
-        """The next item."""
+        """Return the next item."""
         ...
 
     def close(self) -> None:
@@ -44,15 +43,15 @@ class ClosableIterator(Protocol[T_co]):
 class BackgroundThread:
     """A thread beside the loop, which works on the stream of a GPU that is torch's current one where it is made.
 
-    What is made on another stream could be read before it is done, and its memory be given away while it is read.
+    Results of another stream could be read before they are done, and their memory be reused while it is read.
 
     Parameters
     ----------
     work, failed, last : function
-        What the thread does, what it calls with an exception of that, and what it does in any case before it ends.
+        The work of the thread, the function called with an exception of it, and the one called last in any case.
     name : str
     threads : int, optional
-        In the kernels; as many as those of the thread that makes this one where None.
+        Kernel threads; as many as those of the thread that makes this one where None.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class BackgroundThread:
     def join(self, seconds: float | None = None) -> None:
         """Wait for the thread to end, at most so long.
 
-        The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
-        lock that it does not hold. Of a thread that a Ctrl-C kept from starting nothing is waited for.
+        The wait is for an event of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
+        lock that it does not hold. A thread that a Ctrl-C kept from starting is not waited for.
         """
         if not self.is_here or self._thread is threading.current_thread() or self._thread.ident is None:
             return
@@ -98,42 +97,42 @@ def _run(
     threads: int,
     on_stream: AbstractContextManager[Any],
 ) -> None:
-    """Run in a background thread, which holds no more than these."""
+    """Run in a background thread, which holds no other objects."""
     try:
         set_num_threads(threads)
         with on_stream:
             work()
-    except BaseException as error:  # whatever it is, others wait for it
+    except BaseException as error:  # others wait for the thread
         failed(error)
     finally:
         try:
             last()
-        finally:  # whatever it raises: others wait for this thread
+        finally:  # others wait for the thread
             ended.set()
 
 
 class _End:
-    """There are no more items, or making one failed."""
+    """The end of the items, or the error of making one."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
 class _PassLeftError(BackendError):
-    """Raised in a thread that reads from another one when the pass is left: no failure, and told to nobody."""
+    """Raised in a thread that reads from another one when the pass is left: no failure, and not reported."""
 
 
 class Ahead(NamedTuple):
-    """How far a thread may be ahead of its consumer. What the consumer waits for is always made.
+    """Limits of a thread that is ahead of its consumer. An item that the consumer waits for is always made.
 
     Attributes
     ----------
     items : int
-        That are begun and not yet released, at most; 0: each is begun when it is asked for.
+        Items that are begun and not yet released, at most; 0: each is begun when it is asked for.
     nbytes : int or None
-        Of these items: another one is begun only where one as large as the largest so far still fits. None: no bound.
+        Bytes of these items: another one is begun only where one as large as the largest so far still fits. None: any.
     size_of : function
-        Gives the bytes of an item.
+        Returns the bytes of an item.
     """
 
     items: int
@@ -142,7 +141,7 @@ class Ahead(NamedTuple):
 
 
 class _Word(enum.Enum):
-    """Words of a prefetcher's consumer to its thread."""
+    """Signals of a prefetcher's consumer to its thread."""
 
     ASKED = enum.auto()
     RELEASED = enum.auto()
@@ -150,7 +149,7 @@ class _Word(enum.Enum):
 
 
 class _Room:
-    """The room that a thread has for another item; kept by that thread alone, from what its consumer tells.
+    """The room that a thread has for another item; kept by that thread alone, from its consumer's signals.
 
     Examples
     --------
@@ -196,8 +195,8 @@ class _Room:
         return held < self._ahead.items and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
 
 
-class _Buffer(Generic[T]):
-    """The items that a prefetcher's thread has made, and what its consumer tells it; all that the thread holds.
+class _ItemQueue(Generic[T]):
+    """The items that a prefetcher's thread has made, and the signals of its consumer; all that the thread holds.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
@@ -216,7 +215,7 @@ class _Buffer(Generic[T]):
         self.words.put(_Word.CLOSED)
 
     def fill(self) -> None:
-        """Make items until they end or the buffer is closed; what the thread does."""
+        """Make items until they end or the buffer is closed: the work of the thread."""
         try:
             while self._may_begin():
                 item = next(self.source)
@@ -229,7 +228,7 @@ class _Buffer(Generic[T]):
             raise _PassLeftError("this pass over the batches was left")
 
     def fail(self, error: BaseException) -> None:
-        """Give the consumer an error of the thread; first, since closing may wait for ranks that wait for it."""
+        """Pass an error of the thread to the consumer; first, since closing may wait for ranks that wait for it."""
         if self.is_closed:
             _drop_frames(error)
         self.items.put(_End(error))
@@ -253,18 +252,18 @@ class _Buffer(Generic[T]):
 class Prefetcher(Generic[T]):
     """The items of a generator, made by a thread that is `ahead` of their use: of those that were `release`d.
 
-    Whether there is another item is found out by beginning it, so that every item has to be released. An item that the
+    The end is known only by beginning another item, so that every item has to be released. An item that the
     consumer waits for is begun in any case. An exception of the generator is raised in the consumer, as it is and with
-    its traceback. Made by `Pipeline.prefetch`.
+    its traceback. Made by `StageChain.prefetch`.
     """
 
-    def __init__(self, buffer: _Buffer[T], name: str, threads: int | None) -> None:
+    def __init__(self, buffer: _ItemQueue[T], name: str, threads: int | None) -> None:
         self._buffer = buffer
         self._thread = BackgroundThread(buffer.fill, buffer.fail, name, threads, buffer.source.close)
         self.start, self.join = self._thread.start, self._thread.join
 
     def __iter__(self) -> Prefetcher[T]:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __next__(self) -> T:
@@ -285,14 +284,14 @@ class Prefetcher(Generic[T]):
         self._buffer.words.put(_Word.RELEASED)
 
     def close(self) -> None:
-        """Begin nothing more. What is under way is finished; see `join`."""
+        """Begin no more items. One that is under way is finished; see `join`."""
         self._buffer.close()
 
 
 class _Shared:
-    """Held by a pipeline and by each of its threads, so that it lives as long as one of them runs.
+    """Held by a chain and by each of its threads, so that it lives as long as one of them runs.
 
-    What ends a pipeline that is garbage may itself be broken off by a Ctrl-C. Then this is still there when Python
+    The finalizer of a chain may itself be interrupted by a Ctrl-C. Then this object is still there when Python
     exits, and its finalizer ends the threads: one that is in a kernel at that time would abort the process.
     """
 
@@ -301,24 +300,24 @@ class _Shared:
         self.failures: list[Exception] = []
 
 
-class Pipeline:
+class StageChain:
     """Prefetchers, each of which may read from those before it; they end together.
 
-    They end when the `with` block is left, when the pipeline is garbage, or when the interpreter exits, whichever comes
-    first; no thread is left behind.
+    They end when the `with` block is left, when the chain is freed, or when the interpreter exits, whichever comes
+    first.
 
     Parameters
     ----------
     waits
-        Whether leaving the `with` block waits for the threads. Threads that communicate end once those of the other
-        ranks do: whoever leaves must be free to tell them, so that it waits later, by `join`.
+        Wait for the threads where the `with` block is left. Threads that communicate end once those of the other ranks
+        do: a rank that leaves must be free to report to them, so that it waits later, by `join`.
     phases
-        Count how long each thread waits for room; None for nobody.
+        Counts of the time for which each thread waits for room; None for none.
 
     Examples
     --------
-    >>> with Pipeline() as pipeline:
-    ...     squares = pipeline.prefetch((i * i for i in range(3)), ahead=1, name="squares")
+    >>> with StageChain() as chain:
+    ...     squares = chain.prefetch((i * i for i in range(3)), ahead=1, name="squares")
     ...     for square in squares:
     ...         squares.release()
     ...         print(square)
@@ -331,7 +330,7 @@ class Pipeline:
         self._shared = _Shared(Phases() if phases is None else phases)
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
-        seconds = None if waits else LONGEST_GOODBYE
+        seconds = None if waits else MAX_JOIN_SECONDS
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._shared, _end, self._prefetchers, seconds)
 
@@ -343,20 +342,18 @@ class Pipeline:
     def prefetch(
         self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
     ) -> Prefetcher[T]:
-        """A thread that runs through `items`; its kernels have `threads`, or as many as those of the caller."""
+        """Start a thread that makes `items`; its kernels have `threads`, or as many as those of the caller."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
-        prefetcher = Prefetcher(_Buffer(items, bounds, self._shared, name), name, threads)
+        prefetcher = Prefetcher(_ItemQueue(items, bounds, self._shared, name), name, threads)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher
 
-    def __enter__(self) -> Pipeline:
-        """Itself."""
+    def __enter__(self) -> StageChain:
+        """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End all prefetchers."""
         if self._waits:
             _end(self._prefetchers, None)
@@ -369,16 +366,16 @@ class Pipeline:
 
 
 def _close(prefetchers: list[Prefetcher[Any]]) -> None:
-    """Tell all to end: first those who read from others, so that none takes their end for an error of the pass."""
+    """Close all, first those that read from others, so that none takes their end for an error of the pass."""
     for prefetcher in reversed(prefetchers):
         prefetcher.close()
 
 
 def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
-    """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end.
+    """Close all, then wait for them in order: one that waits for an item of an earlier one gets its end.
 
-    A Ctrl-C that comes meanwhile is kept until they have ended: a thread must not be in a kernel when Python exits.
-    Both finalizers of a pipeline may be here at a time, one of them called by garbage collection within the other.
+    A Ctrl-C that comes meanwhile is raised after they have ended: a thread must not be in a kernel when Python exits.
+    Both finalizers of a chain may run at a time, one of them called by garbage collection within the other.
     """
     _close(prefetchers)
     interrupt: KeyboardInterrupt | None = None
@@ -394,7 +391,7 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Drop the frames of an error that nobody will see, and of its causes: they would keep what was not used."""
+    """Drop the frames of an error that is not raised, and of its causes: they would keep unused items."""
     behind: BaseException | None = error
     while behind is not None and behind.__traceback__ is not None:
         behind.__traceback__ = None

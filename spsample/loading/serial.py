@@ -1,4 +1,4 @@
-"""Ahead of the loop by threads, or serial in its own: `SerialChoice` finds out which is faster, where nobody chose."""
+"""`SerialChoice`: the faster of threads ahead of the loop and serial work in the loop's own thread, by measurement."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spsample.loading.order import Delivered
 __all__ = ["SerialChoice", "follow"]
 
 LOOK_SECONDS = 0.04
-"""Of the loop, that one look takes at least; it ends with a bulk."""
+"""Seconds of the loop that a look takes at least; it ends with a bulk."""
 LONG_LOOK = 0.4
-"""Seconds from which on one look at each is enough."""
+"""Seconds of a look from which on one look at each way is enough."""
 MIN_PAIRS, MAX_PAIRS = 2, 4
-"""Looks at each: at least, and at most where they do not differ clearly."""
+"""Looks at each way: at least, and at most where they do not differ clearly."""
 CLEAR, NEARLY = 1.05, 1.03
-"""Times as long: a clear difference; and such a small one that the simpler way is taken."""
+"""Ratios of times: that of a clear difference, and one so small that the simpler way is taken."""
 LIGHT_LOOP, LIGHT_CLEAR = 0.05, 1.15
-"""Share of the time that a loop needs for its own work, for threads to have something to overlap; and what is clear
-of a lighter one."""
+"""Share of the time that a loop needs for its own work, for threads to have work to overlap; and the ratio of a clear
+difference of a lighter loop."""
 OTHER_LOOP, MIN_CHANGE = 2.0, 50e-6
-"""Times as long a batch takes the loop, and seconds more or less, as when a choice was made: it is another loop."""
+"""Ratio and seconds by which a batch's time in the loop has to change since a choice, to be that of another loop."""
 PATIENCE = 8
 """Looks between two choices, at least; twice as many after each one."""
 
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 class SerialChoice:
     """The choice between threads that run ahead of the loop, and serial work in the loop's own thread.
 
-    A pass begins with threads. Looks at the loop, each as short as can tell, then change between the two ways; the one
+    A pass begins with threads. Looks at the loop, each as short as it can be, then change between the two ways; the one
     whose best look is faster is kept until the loop takes another time for a batch. A look goes from one request of the
     loop to another, so that each batch in it has both: the wait for it, and the loop's own work. That on threads begins
     with the second bulk, since they fill their queues during the first one. No look costs more than what it measures
@@ -47,7 +47,7 @@ class SerialChoice:
     Parameters
     ----------
     clock : function
-        Gives seconds.
+        Returns seconds.
 
     Attributes
     ----------
@@ -80,20 +80,20 @@ class SerialChoice:
 
     @property
     def is_settled(self) -> bool:
-        """A choice was made."""
+        """True once a choice was made."""
         return self._chosen is not None
 
     def begin(self) -> None:
-        """Threads, or serial work, begin: the loop asks for a first batch."""
+        """Begin with threads, or serial work: the loop asks for a first batch."""
         self._is_filling = not self.is_serial
         self._asked = self._clock()
 
     def delivered(self, *, ends_bulk: bool) -> None:
-        """The loop gets a batch."""
+        """Record that the loop gets a batch."""
         self._got, self._ends_bulk = self._clock(), ends_bulk
 
     def asks(self) -> bool:
-        """The loop asks for another one; True where the way changes before it."""
+        """Record that the loop asks for another one; return whether the way changes before it."""
         now = self._clock()
         if not self._is_filling:
             self._batches += 1
@@ -119,10 +119,10 @@ class SerialChoice:
         return self.is_serial != before
 
     def _choose(self, *, is_last: bool) -> None:
-        """Keep the faster way, where that is clear or nothing more is looked at; without a clear one the simpler."""
+        """Choose the faster way, where it is clear or looks are over; without a clear one the simpler."""
         ahead, serial = (min(self._looks[way]) for way in (False, True))
         is_light = serial.loop < LIGHT_LOOP * serial.batch
-        ahead_is_clear = not is_light and CLEAR * ahead.batch <= serial.batch  # else all looks are waited for
+        ahead_is_clear = not is_light and CLEAR * ahead.batch <= serial.batch
         if not is_last and not ahead_is_clear and CLEAR * serial.batch > ahead.batch:
             return
         self.is_serial = serial.batch < (LIGHT_CLEAR if is_light else NEARLY) * ahead.batch
@@ -130,7 +130,7 @@ class SerialChoice:
         self._looks_since = 0
 
     def _follow(self, chosen: Look, look: Look) -> None:
-        """Look anew where the loop has become another one."""
+        """Look anew where the time of the loop has changed."""
         self._looks_since += 1
         little, much = sorted((chosen.loop, look.loop))
         if self._looks_since < self._patience or much < OTHER_LOOP * little or much - little < MIN_CHANGE:
@@ -146,13 +146,13 @@ class SerialChoice:
 def follow(
     choice: SerialChoice, deliver: Callable[[int], Generator[Delivered, None, None]], first: int, last: int
 ) -> Generator[Delivered, None, None]:
-    """One pass, each part in the way that `choice` has then.
+    """Yield the batches of one pass, each part in the way that `choice` has then.
 
     Parameters
     ----------
     choice
     deliver
-        Gives the batches from a number on, in the way that `choice` has when it is called; closed at a change.
+        Returns the batches from a number on, in the way that `choice` has when it is called; closed at a change.
     first, last
         Numbers of batches.
     """

@@ -1,4 +1,4 @@
-"""How a batch gets to a device: its arrays in one run of bytes, which crosses the bus at once.
+"""The transfer of a batch to a device: its arrays in one run of bytes, which crosses the bus at once.
 
 Where the device is a GPU, the bytes go through pinned memory and on a stream of their own.
 """
@@ -36,9 +36,9 @@ BUFFERS = 2
 """Pinned buffers of a loader: one is written while the other one is read by the device."""
 
 GRAIN = 1 << 20
-"""Bytes of which a pinned buffer is a multiple."""
+"""Unit of the size of pinned buffers, in bytes."""
 
-LEAST_ROWS = 1 << 20
+MIN_ROWS = 1 << 20
 """Bytes of rows of features from which on they have pinned memory of their own: copying less twice costs little."""
 
 Write = Callable[[NDArray[np.uint8]], None]
@@ -52,7 +52,7 @@ class Landed(NamedTuple):
     whole : tensor
         uint8, in one dimension.
     ready
-        What says that they are there; None where they are.
+        The event of their arrival; None where they are there.
     """
 
     whole: torch.Tensor
@@ -60,7 +60,7 @@ class Landed(NamedTuple):
 
 
 class Transfer:
-    """A way to a device: by memory of its own, which is copied at once. Where the device is the host, too.
+    """A transfer to a device by memory of its own, which is copied at once; also where the device is the host.
 
     Parameters
     ----------
@@ -71,15 +71,15 @@ class Transfer:
         self._device = device
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Memory for rows of features that is copied from where it is; None: any memory will do."""
+        """Return memory for rows of features that is copied from where it is; None: any memory will do."""
         return None
 
     def send_rows(self, values: NDArray[np.uint8]) -> Landed | None:
-        """Begin to copy what `rows` gave, which must not change afterwards, and may be freed; None of other memory."""
+        """Begin to copy memory of `rows`, which must not change afterwards, and may be freed; None of other memory."""
         return None
 
     def send(self, nbytes: int, write: Write) -> Landed:
-        """Begin to copy bytes that a function writes; what it reads may be changed or freed afterwards."""
+        """Begin to copy bytes that a function writes; its sources may be changed or freed afterwards."""
         staged = torch.empty(nbytes, dtype=torch.uint8, device="cpu")  # whatever torch's default device
         write(staged.numpy())
         return Landed(staged.to(self._device))
@@ -101,7 +101,7 @@ class CudaCalls:
         self._device = device
 
     def pinned(self, nbytes: int) -> torch.Tensor:
-        """Page-locked memory of the host, which a GPU reads while the host goes on."""
+        """Allocate page-locked memory of the host, which a GPU reads while the host goes on."""
         try:
             with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
                 return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
@@ -109,7 +109,7 @@ class CudaCalls:
             raise MemoryError(f"{nbytes} bytes of page-locked memory: {error}") from error
 
     def empty(self, nbytes: int) -> torch.Tensor:
-        """Memory of the GPU, that belongs to the current stream."""
+        """Allocate memory of the GPU, which belongs to the current stream."""
         return torch.empty(nbytes, dtype=torch.uint8, device=self._device)
 
     def new_stream(self) -> Any:
@@ -117,22 +117,22 @@ class CudaCalls:
         return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
 
     def current_stream(self) -> Any:
-        """The stream that this thread works on."""
+        """Return the stream that this thread works on."""
         return torch.cuda.current_stream(self._device)
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
-        """Around work that goes to a stream."""
+        """Return a context for work that goes to a stream."""
         return on_stream(stream)
 
     def recorded(self, stream: Any) -> Any:
-        """An event: what a stream was given so far is done. The host sleeps while it waits for it."""
+        """Record an event after the work of a stream so far. The host sleeps while it waits for it."""
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(stream)
         return event
 
 
 @dataclass
-class _Buffer:
+class _PinnedBuffer:
     """Pinned memory, and the event of the copy that reads it."""
 
     memory: torch.Tensor | None = None
@@ -140,40 +140,40 @@ class _Buffer:
 
 
 class PinnedTransfer(Transfer):
-    """A way to a GPU through a few pinned buffers, on a stream of its own.
+    """A transfer to a GPU through a few pinned buffers, on a stream of its own.
 
     1. The oldest buffer is taken, once the copy that reads it is over: the host waits for its event.
     2. The bytes are written to it, and copied by the stream to memory that was taken from torch's pool for that stream.
     3. The stream that uses them waits for the event of the copy. The pool keeps the memory until that stream, too, is
        done with it (`record_stream`).
 
-    Rows of features, which are most of a batch, are gathered into pinned memory that torch's pool of it gives out, and
-    copied from there. That pool, too, knows the copies that it was used for, and gives it out again after them.
+    Rows of features, which are most of a batch, are gathered into memory of torch's pinned pool, and copied from there.
+    That pool, too, knows the copies of its memory, and reuses it after them.
 
     Parameters
     ----------
     calls : CudaCalls
     buffers : int
-        How many there are. Where more copies are under way at once, as of two passes, there are as many.
-    least_rows : int
+        Number of buffers; more where more copies are under way at once, as of two passes.
+    min_rows : int
         Bytes of rows from which on they have pinned memory of their own.
     """
 
-    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, least_rows: int = LEAST_ROWS) -> None:
+    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, min_rows: int = MIN_ROWS) -> None:
         self._calls = calls
-        self._least_rows = least_rows
+        self._min_rows = min_rows
         self._rows: weakref.WeakValueDictionary[int, NDArray[np.uint8]] = weakref.WeakValueDictionary()  # by address
         self._stream = calls.new_stream()
-        self._buffers = deque(_Buffer() for _ in range(buffers))
+        self._buffers = deque(_PinnedBuffer() for _ in range(buffers))
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Pinned memory, for as long as the array or a view of it is there; None of few rows, or where it lacks."""
+        """Return pinned memory, which lives as long as views of the array; None for few rows, or where it is short."""
         nbytes = 4 * count * dim
-        if nbytes < max(self._least_rows, 1):
+        if nbytes < max(self._min_rows, 1):
             return None
         try:
             memory: NDArray[np.uint8] = self._calls.pinned(nbytes).numpy()
-        except MemoryError:  # ranks that gather together would wait for this one
+        except MemoryError:  # raised, it would let ranks that gather together wait for this one
             return None
         self._rows[address_of(memory)] = memory  # views of it keep it
         return memory.view(np.float32).reshape(count, dim)
@@ -183,7 +183,7 @@ class PinnedTransfer(Transfer):
         memory = self._rows.get(address_of(values))
         if memory is None:
             return None
-        pinned: Any = memory.base  # torch's: its pool is told of the copy, which it would not be of another tensor
+        pinned: Any = memory.base  # torch's tensor, by which its pool knows of the copy
         return self._copied(pinned[: values.nbytes])
 
     def send(self, nbytes: int, write: Write) -> Landed:
@@ -206,23 +206,23 @@ class PinnedTransfer(Transfer):
             return Landed(whole, self._calls.recorded(self._stream))
 
     def receive(self, landed: Landed) -> None:
-        """Let the current stream wait for the copy, and memory be kept for it."""
+        """Let the current stream wait for the copy, and keep the memory for it."""
         stream = self._calls.current_stream()
         stream.wait_event(landed.ready)
         landed.whole.record_stream(stream)
 
-    def _free_buffer(self) -> _Buffer:
-        """The oldest one, which no copy reads any more."""
+    def _free_buffer(self) -> _PinnedBuffer:
+        """Return the oldest buffer, once no copy reads it any more."""
         try:
             buffer = self._buffers.popleft()
-        except IndexError:  # others are writing to all of them
-            return _Buffer()
+        except IndexError:  # all of them are in use
+            return _PinnedBuffer()
         if buffer.read is not None:
             buffer.read.synchronize()
         return buffer
 
-    def _room(self, buffer: _Buffer, nbytes: int) -> torch.Tensor:
-        """As many bytes of a buffer, which grows by an eighth more than it has to."""
+    def _room(self, buffer: _PinnedBuffer, nbytes: int) -> torch.Tensor:
+        """Return bytes of a buffer, which grows by an eighth more than it has to."""
         if buffer.memory is None or len(buffer.memory) < nbytes:
             buffer.memory = None
             buffer.memory = self._calls.pinned(-(-(nbytes + nbytes // 8) // GRAIN) * GRAIN)
@@ -230,12 +230,12 @@ class PinnedTransfer(Transfer):
 
 
 def address_of(values: NDArray[Any]) -> int:
-    """As `values.ctypes.data`, in a tenth of the time."""
+    """Return `values.ctypes.data`, in a tenth of the time."""
     return int(values.__array_interface__["data"][0])
 
 
 def transfer_to(device: torch.device) -> Transfer:
-    """The way to a device.
+    """Return the transfer to a device.
 
     Examples
     --------
@@ -248,8 +248,8 @@ def transfer_to(device: torch.device) -> Transfer:
 Apart = Callable[[NDArray[np.uint8]], torch.Tensor | None]
 
 
-class _Piece(NamedTuple):
-    """Where an array is: within the packed bytes, or within bytes that were copied on their own."""
+class _PackedArray(NamedTuple):
+    """The place of an array: within the packed bytes, or within bytes that were copied on their own."""
 
     begin: int
     nbytes: int
@@ -262,11 +262,11 @@ class _Piece(NamedTuple):
         return whole[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
 
 
-_NOWHERE = _Piece(0, 0, torch.uint8, (0,))
+_NOWHERE = _PackedArray(0, 0, torch.uint8, (0,))
 
 
 class _Source(NamedTuple):
-    """The memory of an array, and where it is."""
+    """The memory of an array, and its address."""
 
     address: int
     nbytes: int
@@ -285,7 +285,7 @@ class PackedTensors:
     arrays
         NumPy arrays, and tensors of the host.
     apart : function, optional
-        Gives the bytes on the device (uint8) of memory that is copied on its own; None of what is to go with the rest.
+        Returns the bytes on the device (uint8) of memory that is copied on its own; None of other memory.
 
     Attributes
     ----------
@@ -309,11 +309,11 @@ class PackedTensors:
 
     def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
-        self._pieces: list[_Piece] = [_NOWHERE] * len(sources)
+        self._pieces: list[_PackedArray] = [_NOWHERE] * len(sources)
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
-        low, high, begin = 0, 0, 0  # the addresses of a run, and where it is in the packed bytes
-        alone: torch.Tensor | None = None  # or its copy
+        low, high, begin = 0, 0, 0  # addresses of a run of memory, and its place in the packed bytes
+        alone: torch.Tensor | None = None  # or its own copy on the device
         for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
             address, nbytes, values, dtype, shape = sources[number]
             grows = address + nbytes > high
@@ -323,7 +323,7 @@ class PackedTensors:
                 low, high = address, address if alone is None else address + nbytes
                 begin = aligned(self.nbytes) if alone is None else 0
             place = begin + address - low if nbytes else 0
-            self._pieces[number] = _Piece(place, nbytes, dtype, shape, alone)
+            self._pieces[number] = _PackedArray(place, nbytes, dtype, shape, alone)
             if grows:
                 high, self.nbytes = address + nbytes, place + nbytes
                 self._written.append((place, values))
@@ -334,7 +334,7 @@ class PackedTensors:
             np.copyto(memory[begin : begin + len(values)], values)
 
     def tensors(self, whole: torch.Tensor) -> list[torch.Tensor]:
-        """The arrays in their order, as views of what was written, wherever it is now."""
+        """Return the arrays in their order, as views of the written bytes, which may be on a device now."""
         return [piece.of(whole) for piece in self._pieces]
 
 
@@ -353,7 +353,7 @@ def _source(array: Any) -> _Source:
 
 @cache
 def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """Torch's name of a type of NumPy."""
+    """Return torch's type for one of NumPy."""
     try:
         return torch.from_numpy(np.empty(0, dtype)).dtype
     except (TypeError, ValueError) as error:

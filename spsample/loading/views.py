@@ -33,23 +33,23 @@ class LoaderView:
         return len(self.loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """`BulkLoader.set_epoch`."""
+        """Choose the epoch: see `BulkLoader.set_epoch`."""
         self.loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """`BulkLoader.state_dict`."""
+        """Return the state: see `BulkLoader.state_dict`."""
         state: dict[str, Any] = self.loader.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """`BulkLoader.load_state_dict`."""
+        """Load a state: see `BulkLoader.load_state_dict`."""
         self.loader.load_state_dict(state)
 
 
 class PygLoader(LoaderView):
     """A view of a `BulkLoader` that gives `torch_geometric.data.Data`; made by `BulkLoader.pyg`.
 
-    Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
+    Each batch has the attributes of PyG's NeighborLoader: ``x`` and ``y`` of all its vertices, the seeds first;
     ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id``
     where the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch
     are merged. Of a graph on a device all of it is there, but for ``input_id``, and for ``x`` of a store of features on
@@ -68,7 +68,7 @@ class PygLoader(LoaderView):
         require_module("torch_geometric", needed_for="BulkLoader.pyg()", extra="pyg")
 
     def __iter__(self) -> Iterator[Any]:
-        """One pass, as the loader's own."""
+        """Iterate over one pass, as the loader does."""
         batches: Iterator[Any] = self.loader.batches(self._data, size_of=_bytes_of)
         return batches
 
@@ -84,7 +84,7 @@ class PygLoader(LoaderView):
 
 
 def _bytes_of(data: Any) -> int:
-    """Bytes of the tensors of a batch."""
+    """Return the bytes of the tensors of a batch."""
     return sum(int(value.nbytes) for value in data.stores[0].values() if hasattr(value, "nbytes"))
 
 
@@ -110,7 +110,7 @@ class DglLoader(LoaderView):
         self._dgl = require_module("dgl", needed_for="BulkLoader.dgl()")
 
     def __iter__(self) -> Iterator[tuple[Any, Any, list[Any]]]:
-        """One pass, as the loader's own."""
+        """Iterate over one pass, as the loader does."""
         with closing(iter(self.loader)) as batches:
             yield from map(self._triple, batches)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import Letter, Mailbox
+from spsample.comm.message_thread import Message, MessageThread
 from spsample.common.checks import require_int
 from spsample.common.packing import pack, unframed
 from spsample.errors import on_rank
@@ -125,12 +125,12 @@ class Updates:
         self._failure: Exception | None = None
         self.loss_sum, self.num_seeds = 0.0, 0
         rule.start_anew()
-        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase="weights and gradients")
-        self._mailbox.start()
+        self._messages = MessageThread(comm, self._deliver, self._ended, phase="weights and gradients")
+        self._messages.start()
 
     def weights(self, into: nn.Module) -> None:
         """Wait for weights, and let a model of the same shape have them."""
-        self._mailbox.post(0, _WANT)
+        self._messages.post(0, _WANT)
         weights = self._granted.get()
         if isinstance(weights, Exception):
             raise weights
@@ -141,25 +141,25 @@ class Updates:
     def push(self, model: nn.Module, loss: Tensor, num_seeds: int) -> None:
         """Send the gradients that the parameters of a model have, of the weights that it got; they have none then."""
         gradients = [None if p.grad is None else p.grad.detach().cpu().numpy() for p in model.parameters()]
-        self._mailbox.post(0, _GRADIENT, 0, pack((gradients, loss.item(), num_seeds)).framed())
+        self._messages.post(0, _GRADIENT, 0, pack((gradients, loss.item(), num_seeds)).framed())
         model.zero_grad(set_to_none=True)
 
     def fail(self, error: Exception) -> None:
         """Let all ranks know that this one has failed, and wait until they do."""
-        self._mailbox.fail(error)
-        self._mailbox.join(_MAX_WAIT)
+        self._messages.fail(error)
+        self._messages.join(_MAX_WAIT)
 
     def finish(self) -> StepLoss:
         """Wait until the gradients of all ranks are applied; the mean loss, on rank 0."""
-        self._mailbox.finish()
-        self._mailbox.join()
+        self._messages.finish()
+        self._messages.join()
         if self._failure is not None:
             raise self._failure
         return StepLoss(self.loss_sum / max(self.num_seeds, 1), self.num_seeds)
 
     # -------------------------------------------------------------------------- the thread that delivers messages
 
-    def _deliver(self, message: Letter) -> None:
+    def _deliver(self, message: Message) -> None:
         if message.kind == _WEIGHTS:
             self._granted.put(unframed(message.payload))
         elif message.kind == _WANT:
@@ -174,7 +174,7 @@ class Updates:
                 self._apply(*self._gradients.pop(event.rank))
             else:
                 weights = [parameter.detach().cpu().numpy() for parameter in self._model.parameters()]
-                self._mailbox.post(event.rank, _WEIGHTS, event.version, pack(weights).framed())
+                self._messages.post(event.rank, _WEIGHTS, event.version, pack(weights).framed())
 
     def _apply(self, gradients: list[Any], loss: float, num_seeds: int) -> None:
         if num_seeds == 0:

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds by phase, and which thread of which rank did what, and when, as a trace file."""
+"""The use of time: seconds by phase, and a trace file of the work of each thread of each rank."""
 
 from __future__ import annotations
 

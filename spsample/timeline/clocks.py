@@ -24,9 +24,9 @@ class ClockOffset(NamedTuple):
     Attributes
     ----------
     at : float
-        When it was measured, by this rank's clock.
+        Time of the measurement, by this rank's clock.
     origin : float
-        When rank 0 began to measure, by its own clock.
+        Time at which rank 0 began to measure, by its own clock.
     lowest, highest : float
         Seconds.
     """
@@ -43,15 +43,15 @@ class ClockOffset(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The most that it is wrong by, in seconds."""
+        """The largest error, in seconds."""
         return (self.highest - self.lowest) / 2
 
 
 def clock_offset(comm: Communicator) -> ClockOffset:
     """Bound how far this rank's clock, `time.perf_counter`, is from that of rank 0; collective.
 
-    All ranks wait for each other several times, and note when they began to wait and when they went on. Nobody goes on
-    before the last one has begun. So rank 0 begins before this rank goes on, and this rank begins before rank 0 goes
+    All ranks wait for each other several times, and record when they began to wait and when they went on. No rank goes
+    on before the last one has begun. So rank 0 begins before this rank goes on, and this rank begins before rank 0 goes
     on: each round bounds the offset from both sides, whatever the network does.
 
     Examples
@@ -80,15 +80,14 @@ class ClockMap:
     def __init__(self, before: ClockOffset, after: ClockOffset) -> None:
         lowest, highest = max(before.lowest, after.lowest), min(before.highest, after.highest)
         self.error = max(before.error, after.error)
-        self._times = [before.at, after.at]
+        self._times, self._origin = [before.at, after.at], before.origin
         self._offsets = [before.seconds, after.seconds]
         if lowest <= highest:
             self.error = (highest - lowest) / 2
             self._offsets = [(lowest + highest) / 2] * 2
-        self._origin = before.origin
 
     def aligned(self, spans: NDArray[Any]) -> NDArray[Any]:
-        """The spans in seconds of the timeline, in place."""
+        """Convert spans to seconds of the timeline, in place."""
         for name in ("begin", "end"):
             spans[name] += np.interp(spans[name], self._times, self._offsets) - self._origin
         return spans

@@ -1,11 +1,10 @@
-"""`Phases`: the one clock by which loaders and trainers count their seconds; `stage_times` reads stages off them."""
+"""`Phases`: the seconds of loaders and trainers by phase; `stage_times` reads stages off them."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from spsample.common.checks import require_iterable, require_type
@@ -17,7 +16,7 @@ __all__ = ["Phases", "StageTimes", "stage_times", "waiting_for", "work_seconds"]
 
 T = TypeVar("T")
 
-_NOTHING: AbstractContextManager[None] = nullcontext()
+_END: Any = object()
 
 
 class Phases:
@@ -30,12 +29,12 @@ class Phases:
     names
         Phases that `seconds` has from the start, with 0; others join as they are timed.
     timeline
-        Where each timed block is noted, too; None for nowhere.
+        Records each timed block, too; None for none.
 
     Raises
     ------
     DTypeError
-        If that is no `Timeline`, or a name no text.
+        If `timeline` is no `Timeline`, or a name no text.
 
     Examples
     --------
@@ -78,7 +77,7 @@ class Phases:
         self._seconds = dict(state["seconds"])
 
     def timed(self, phase: str, batch: int | None = None) -> AbstractContextManager[None]:
-        """Around a block of work of a phase; ``batch`` is its batch, or the first one of its bulk.
+        """Return a context that times a block of work of a phase; ``batch`` is its batch, or the first one of its bulk.
 
         A block that raises is counted too. Phases of one thread must not be nested: their seconds would count twice.
 
@@ -91,8 +90,8 @@ class Phases:
         return Span(self.add, phase, batch)
 
     def part(self, name: str, batch: int | None = None) -> AbstractContextManager[None]:
-        """Around a part of a timed block, for the timeline alone: `seconds` does not have it."""
-        return _NOTHING if self.timeline is None else self.timeline.span(name, batch, category="part")
+        """Return a context for a part of a timed block, which only the timeline records."""
+        return nullcontext() if self.timeline is None else self.timeline.span(name, batch, category="part")
 
     def leaving(self, phase: str, context: AbstractContextManager[None]) -> AbstractContextManager[None]:
         """Return a context that times how long another one takes to be left, as where ranks wait for each other.
@@ -109,7 +108,7 @@ class Phases:
         return _Leaving(self, phase, context)
 
     def over(self, phase: str, items: Iterator[T]) -> Generator[T, None, None]:
-        """The items, with the time that each takes to come. No item is kept longer than its user does.
+        """Yield the items, and time the wait for each. No item is kept longer than its user keeps it.
 
         Examples
         --------
@@ -119,10 +118,10 @@ class Phases:
         """
         while True:
             with self.timed(phase):
-                item = next(items, _End)
-            if item is _End:
+                item = next(items, _END)
+            if item is _END:
                 return
-            yield item  # type: ignore[misc]
+            yield item
             del item
 
     def add(self, phase: str, begin: float, end: float, batch: int | None) -> None:
@@ -133,14 +132,8 @@ class Phases:
             self.timeline.add(phase, begin, end, batch)
 
 
-class _End:
-    """There are no more items."""
-
-
 class _Leaving:
     """A context whose end is timed."""
-
-    __slots__ = ("_context", "_phase", "_phases")
 
     def __init__(self, phases: Phases, phase: str, context: AbstractContextManager[None]) -> None:
         self._phases, self._phase, self._context = phases, phase, context
@@ -148,11 +141,9 @@ class _Leaving:
     def __enter__(self) -> None:
         self._context.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    def __exit__(self, *error: Any) -> bool | None:
         with self._phases.timed(self._phase):
-            return self._context.__exit__(kind, error, trace)
+            return self._context.__exit__(*error)
 
 
 # ----------------------------------------------------------------------------------------------- stages of a pipeline
@@ -169,8 +160,8 @@ class StageTimes(NamedTuple):
         ``"sampling"``, ``"features"``, ``"copies"`` or ``"training"``.
     worked : float
     waited : dict
-        By what was waited for: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one
-        after) and ``"ranks"``. What a stage never waits for is not in it.
+        By the cause: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one after)
+        and ``"ranks"``. Causes for which a stage never waits are not in it.
     """
 
     stage: str
@@ -201,7 +192,7 @@ def work_seconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
-    """Read the stages of a pipeline off its seconds by phase; none where nothing waits for anything.
+    """Read the stages of a pipeline off its seconds by phase; none where no stage waits.
 
     Parameters
     ----------
@@ -232,6 +223,5 @@ def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
         return []
     if "training" in seconds:
         waited["training"] = {"input": seconds.get("waiting", 0.0), **waited.get("training", {})}
-    order = [*seconds]
-    stages = sorted(waited, key=lambda stage: order.index(stage) if stage in order else len(order))
+    stages = [*(phase for phase in seconds if phase in waited), *(stage for stage in waited if stage not in seconds)]
     return [StageTimes(stage, seconds.get(stage, 0.0), waited[stage]) for stage in stages]

@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ NO_BATCH = -1
 
 
 class Span:
-    """A block of work that is under way: `add` is told its name, its begin and end, and its batch."""
+    """A block of work that is under way: `add` is called with its name, its begin and end, and its batch."""
 
     __slots__ = ("_add", "_batch", "_begin", "_name")
 
@@ -41,17 +40,15 @@ class Span:
     def __enter__(self) -> None:
         self._begin = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._add(self._name, self._begin, time.perf_counter(), self._batch)
 
 
 class SpanFile:
-    """Spans in a file that goes away with the process, however it ends.
+    """Spans in a file that is removed with the process, however it ends.
 
-    Where the disk is full the spans that follow are left out, and counted: a run does not fail for its timeline. What a
-    forked process adds is dropped.
+    Where the disk is full the spans that follow are left out, and counted: a run does not fail for its timeline. Spans
+    of a forked process are dropped.
 
     Parameters
     ----------
@@ -69,7 +66,7 @@ class SpanFile:
     >>> spans = SpanFile(TemporaryFile(buffering=0))
     >>> spans.add((0.5, 0.75, 0, 0, NO_BATCH))
     >>> spans.finish()
-    >>> spans.written, [float(one["begin"]) for block in spans.blocks() for one in block]
+    >>> spans.written, [float(span["begin"]) for block in spans.blocks() for span in block]
     (1, [0.5])
     """
 
@@ -84,23 +81,21 @@ class SpanFile:
 
     def add(self, span: tuple[float, float, int, int, int]) -> None:
         """Keep a span, whose numbers are those of `SPAN`; any thread may."""
-        if self._process != os.getpid():
-            return
         with self._lock:
-            if self._is_finished:
+            if self._is_finished or self._process != os.getpid():
                 return
             self._waiting.append(span)
             if len(self._waiting) >= SPANS_IN_MEMORY:
                 self._write()
 
     def finish(self) -> None:
-        """Write what waits. What threads add from now on is dropped."""
+        """Write the spans in memory. Spans that threads add from now on are dropped."""
         with self._lock:
             self._is_finished = True
             self._write()
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """All spans, once they are finished, in the order in which they ended: at most `SPANS_IN_MEMORY` at a time."""
+        """Yield all spans, once they are finished, in the order of their ends: at most `SPANS_IN_MEMORY` at a time."""
         left = self.written
         self._file.seek(0)
         while left:
@@ -109,11 +104,11 @@ class SpanFile:
             left -= count
 
     def close(self) -> None:
-        """Give the file up; so does the end of this object."""
+        """Close the file; so does the end of this object."""
         self._close()
 
     def _write(self) -> None:
-        """Move what waits to the file; once it is full nothing more is tried."""
+        """Move the spans in memory to the file; once it is full they are dropped."""
         spans, self._waiting = np.array(self._waiting, SPAN), []
         try:
             is_whole = not self.left_out and self._file.write(spans.tobytes()) == spans.nbytes

@@ -1,4 +1,4 @@
-"""`Timeline`: which thread of which rank did what, and when."""
+"""`Timeline`: a trace of the work of each thread of each rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,11 +30,11 @@ __all__ = ["Timeline", "require_writable"]
 
 
 class Timeline:
-    """A file of what each thread of each rank did, and when, in Chrome's trace format; Perfetto opens it.
+    """A file of the work of each thread of each rank, with its times, in Chrome's trace format; Perfetto opens it.
 
-    Give one to `BulkLoader` or `Trainer`, and note what a loop of one's own does with `span`. The file is written when
-    the ``with`` block is left, with the ranks' clocks aligned. Where an error leaves it, each rank writes what it has:
-    rank 0 into ``path``, rank r into ``NAME-rank-r.json`` beside it. A process that is killed writes nothing.
+    Give one to `BulkLoader` or `Trainer`, and record the work of a loop of one's own with `span`. The file is written
+    when the ``with`` block is left, with the ranks' clocks aligned. Where an error leaves it, each rank writes its own
+    spans: rank 0 into ``path``, rank r into ``NAME-rank-r.json`` beside it. A process that is killed writes nothing.
 
     Spans wait in a temporary file, 32 bytes each, and in memory 4096 of them at most; a rank's is in its folder of
     temporary files, that of rank 0 beside ``path``. The trace has about 120 bytes for each.
@@ -53,7 +52,7 @@ class Timeline:
     left_out : int
         Spans of all ranks that a full disk had no room for.
     is_written : bool
-        Whether the file is there, once it is closed.
+        True where the file is there, once it is closed.
 
     Raises
     ------
@@ -79,14 +78,14 @@ class Timeline:
         with collective(self.comm, call="the making of a timeline"):
             self.path = require_path("path", path)
             self._spans: SpanFile | None = SpanFile(_temporary(self.path, self.comm.rank))
-        self._rows = _Rows()
+        self._rows = _ThreadRows()
         self._names: dict[tuple[str, str], int] = {}
         self._lock = renewed(threading.Lock())
         self._offset = clock_offset(self.comm)
         self.left_out, self.is_written = 0, False
 
     def span(self, name: str, batch: int | None = None, *, category: str = "phase") -> AbstractContextManager[None]:
-        """Around a block of work: what it is called, and the batch that it is for.
+        """Return a context that records a block of work by its name, and its batch.
 
         Categories are "phase" and "part", a part being within a phase of the same thread.
 
@@ -99,20 +98,18 @@ class Timeline:
         return Span(partial(self.add, category=category), name, batch)
 
     def add(self, name: str, begin: float, end: float, batch: int | None = None, *, category: str = "phase") -> None:
-        """Note what the calling thread did between two times of `time.perf_counter`; nothing once it is closed.
+        """Record work of the calling thread between two times of `time.perf_counter`; nothing once it is closed.
 
         Arguments and errors are those of `span`; times are seconds.
         """
         _check_span(name, batch, category)
         for argument, value in (("begin", begin), ("end", end)):
-            require_number(argument, value, lambda seconds: abs(seconds) < _LONGEST, "seconds of time.perf_counter")
+            require_number(argument, value, lambda seconds: abs(seconds) < _MAX_SECONDS, "seconds of time.perf_counter")
         spans = self._spans
         if spans is None:
             return
-        number = self._names.get((name, category))
-        if number is None:
-            with self._lock:
-                number = self._names.setdefault((name, category), len(self._names))
+        with self._lock:
+            number = self._names.setdefault((name, category), len(self._names))
         spans.add((begin, end, number, self._rows.number(), NO_BATCH if batch is None else batch))
 
     def close(self) -> None:
@@ -134,23 +131,19 @@ class Timeline:
                 raise
 
     def __enter__(self) -> Timeline:
-        """Itself."""
+        """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         """Write the file; after an error each rank its own, since others may be gone."""
         if kind is None:
             self.close()
-            return
-        spans = self._ended()
-        if spans is not None:
+        elif (spans := self._ended()) is not None:
             with closing(spans):
                 self._write_alone(spans)
 
     def _ended(self) -> SpanFile | None:
-        """The spans, to which none are added from now on; None the second time."""
+        """Return the spans, to which none are added from now on; None the second time."""
         spans, self._spans = self._spans, None
         if spans is not None:
             spans.finish()
@@ -160,8 +153,8 @@ class Timeline:
         """Send the spans to rank 0, which writes them."""
         clock = ClockMap(self._offset, clock_offset(self.comm))
         ranks = all_gather_object(self.comm, (spans.written, self._described(spans, clock.error)))
-        counts, described = [count for count, _ in ranks], [one for _, one in ranks]
-        self.left_out = sum(one.left_out for one in described)
+        counts, described = [count for count, _ in ranks], [rows for _, rows in ranks]
+        self.left_out = sum(rows.left_out for rows in described)
         channel = Channel(self.comm)
         with collective(self.comm, channel, call="the writing of a timeline"):
             gathered = _gathered(channel, spans, clock, max(counts))
@@ -175,11 +168,11 @@ class Timeline:
                         write(block, of)
 
     def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
-        names = sorted(self._names, key=lambda name: self._names[name])
-        return RankRows(self.comm.rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
+        rank, names = self.comm.rank, list(self._names)
+        return RankRows(rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
 
     def _write_alone(self, spans: SpanFile) -> None:
-        """Write what this rank has, without the others; the error that ended the run is the one to tell."""
+        """Write this rank's spans, without the others; errors are ignored, since another one has ended the run."""
         rank, clock = self.comm.rank, ClockMap(self._offset, self._offset)
         path = self.path if rank == 0 else self.path.with_name(f"{self.path.stem}-rank-{rank}{self.path.suffix}")
         described = self._described(spans, self._offset.error)
@@ -188,7 +181,7 @@ class Timeline:
                 write(clock.aligned(block), described)
 
 
-_LONGEST = 1e9
+_MAX_SECONDS = 1e9
 """Seconds that no clock has run: 30 years."""
 
 
@@ -226,7 +219,7 @@ def require_writable(argument: str, path: Path) -> Path:
 
 
 def _temporary(path: Path, rank: int) -> Any:
-    """Where spans wait: a file without a name, which goes away with the process."""
+    """Open the file in which spans wait: one without a name, which is removed with the process."""
     if rank == 0:
         return tempfile.TemporaryFile(dir=require_writable("path", path).parent, buffering=0)
     try:
@@ -236,17 +229,16 @@ def _temporary(path: Path, rank: int) -> Any:
 
 
 def _gathered(channel: Channel, spans: SpanFile, clock: ClockMap, most: int) -> Iterator[list[NDArray[Any]]]:
-    """Blocks of spans of all ranks, by rank, on rank 0; nothing on the others. Each round is an exchange."""
+    """Yield blocks of spans of all ranks, by rank, on rank 0; empty ones on the others. Each round is an exchange."""
     size, blocks = channel.scope.size, spans.blocks()
     for _ in range(-(-most // SPANS_IN_MEMORY)):
         mine = clock.aligned(next(blocks, np.empty(0, SPAN)))
-        counts = np.zeros(size, np.int64)
-        counts[0] = len(mine)
+        counts = np.array([len(mine), *[0] * (size - 1)], np.int64)
         received = channel.exchange([Sent(mine, counts)], phase="timeline")[0]
         yield np.split(received.rows, np.cumsum(received.counts)[:-1])
 
 
-class _Rows:
+class _ThreadRows:
     """Numbers of the rows in which threads are shown: one for each name of threads that follow each other."""
 
     def __init__(self) -> None:
@@ -257,7 +249,7 @@ class _Rows:
         self._lock = renewed(threading.Lock())
 
     def number(self) -> int:
-        """The row of the calling thread."""
+        """Return the row of the calling thread."""
         row: int | None = getattr(self._mine, "row", None)
         if row is None:
             with self._lock:
@@ -265,8 +257,8 @@ class _Rows:
         return row
 
     def _row_of(self, thread: threading.Thread) -> int:
-        """The row of a thread of the same name which has ended, or a new one."""
-        name = "main" if thread is self._main else thread.name.removeprefix("spsample ")
+        """Return the row of a thread of the same name which has ended, or a new one."""
+        name = self._named(thread)
         same = [row for row, other in enumerate(self._threads) if self._named(other) == name]
         for row in same:
             if not self._threads[row].is_alive():

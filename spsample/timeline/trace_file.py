@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RankRows", "trace_file"]
 
-_NANOSECONDS = 1e9
-
 
 class RankRows(NamedTuple):
     """Names that the numbers in the spans of a rank stand for.
@@ -52,7 +50,7 @@ class RankRows(NamedTuple):
 
 
 def _names(of: RankRows) -> Iterator[dict[str, Any]]:
-    """Events that name a rank and its threads."""
+    """Yield events that name a rank and its threads."""
     yield _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})")
     yield _named("process_sort_index", of.rank, 0, sort_index=of.rank)
     for row, name in enumerate(of.rows):
@@ -65,8 +63,8 @@ def _named(what: str, rank: int, row: int, **value: Any) -> dict[str, Any]:
 
 
 def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, Any]:
-    """A span as the format has it: rounded to nanoseconds, which keeps nested spans nested."""
-    begin, end = (round(seconds * _NANOSECONDS) for seconds in span[:2])
+    """Return a span as an event: rounded to nanoseconds, which keeps nested spans nested."""
+    begin, end = (round(seconds * 1e9) for seconds in span[:2])
     name, category = of.names[span[2]]
     args = {} if span[4] == NO_BATCH else {"batch": span[4]}
     times = {"ts": begin / 1e3, "dur": (end - begin) / 1e3}
@@ -86,7 +84,7 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Cal
     ranks
         Those whose spans are in it.
     of_ranks
-        How many ranks there were.
+        Number of ranks of the run.
 
     Raises
     ------
@@ -95,9 +93,9 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Cal
     """
     facts = {
         "ranks": of_ranks,
-        "ranks in this file": [one.rank for one in ranks],
-        "clock error, us": round(1e6 * max(one.clock_error for one in ranks), 3),
-        "spans left out": sum(one.left_out for one in ranks),
+        "ranks in this file": [rows.rank for rows in ranks],
+        "clock error, us": round(1e6 * max(rows.clock_error for rows in ranks), 3),
+        "spans left out": sum(rows.left_out for rows in ranks),
     }
     with system_errors(path, "a file that can be written"), whole_file(path) as file:
         file.write(b'{"displayTimeUnit": "ms", "otherData": ' + json.dumps(facts).encode() + b', "traceEvents": [')

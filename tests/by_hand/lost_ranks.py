@@ -96,7 +96,7 @@ def kill_at(backend, job, place, wanted):
     with tempfile.TemporaryDirectory() as folder:
         kept = ["--folder", folder] if wanted else []
         status, output, end = run_job(backend, job, *kept, *place)
-        if "has done all" in output and place.number > 1:  # letters are as many as time allows
+        if "has done all" in output and place.number > 1:  # messages are as many as time allows
             return kill_at(backend, job, place._replace(number=place.number // 2), wanted)
         killed = re.search(r"the end at ([0-9.]+)", output)
         seconds = end - float(killed.group(1)) if killed and "has done all" not in output else -1.0

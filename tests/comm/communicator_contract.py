@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from spsample.comm import Channel, Communicator, Recorder, Sent, collective
-from spsample.comm.channel import MOST_TOGETHER
+from spsample.comm.channel import MAX_TOGETHER
 from spsample.errors import CommunicationError, DTypeError, InputError, RankError
 
 DTYPES = [
@@ -435,7 +435,7 @@ class CommunicatorContract:
             recorder = Recorder(comm)
             with collective(comm, Channel(comm)):
                 counts = np.array([(me + q) % 3 for q in range(p)], np.int64)
-                wide = np.full(p, MOST_TOGETHER // 8 + 1 if large[me] else 1, np.int64)
+                wide = np.full(p, MAX_TOGETHER // 8 + 1 if large[me] else 1, np.int64)
                 sends = [
                     Sent(np.repeat(np.arange(p), counts).astype(np.int16) + 100 * me, counts),
                     Sent(np.full((int(wide.sum()), 2), me, np.float32), wide),
@@ -446,7 +446,7 @@ class CommunicatorContract:
             assert numbers.counts.tolist() == came.tolist()
             assert numbers.rows.dtype == np.int16
             assert numbers.rows.tolist() == np.repeat(100 * np.arange(p) + me, came).tolist()
-            of_rank = [MOST_TOGETHER // 8 + 1 if one else 1 for one in large]
+            of_rank = [MAX_TOGETHER // 8 + 1 if one else 1 for one in large]
             assert pairs.counts.tolist() == of_rank
             assert pairs.rows.shape == (sum(of_rank), 2)
             assert np.array_equal(pairs.rows[:, 1], np.repeat(np.arange(p), of_rank).astype(np.float32))

@@ -29,7 +29,7 @@ def arrays_of(size: int, seed: int) -> tuple[np.ndarray, list[list[np.ndarray]]]
 @pytest.mark.parametrize("most", [0, 40, 1 << 20])
 def test_rows_of_all_types_and_shapes(monkeypatch, size, most):
     """Of no bytes, too; where `most` is 40, some ranks have more and others have not."""
-    monkeypatch.setattr(channel, "MOST_TOGETHER", most)
+    monkeypatch.setattr(channel, "MAX_TOGETHER", most)
 
     def body(comm):
         own = Channel(comm)
@@ -58,7 +58,7 @@ def exchanged(comm, sends):
 @pytest.mark.parametrize("most", [0, 1 << 20])
 def test_counts_of_several_types(monkeypatch, most):
     """NumPy has no integer type for both int64 and uint64."""
-    monkeypatch.setattr(channel, "MOST_TOGETHER", most)
+    monkeypatch.setattr(channel, "MAX_TOGETHER", most)
     counts = [np.ones(2, dtype) for dtype in (np.int64, np.uint64, np.uint8)]
     sends = [Sent(np.arange(2), one) for one in counts]
     assert run_threads(2, lambda comm: exchanged(comm, sends), TIMEOUT) == [[[r, r]] * 3 for r in range(2)]

@@ -12,7 +12,7 @@ from test_layerwise_kernels import EMPTY, PARALLEL, RULES, N, frontiers, hubs
 import spsample as sp
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
-from spsample.distributed.entry_law import draw_entries_in_rounds
+from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.sparse import LocalOperand
 
 pytestmark = pytest.mark.needs("c++")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.backends import Draw, available_backends
 from spsample.backends.protocol import StackedSelector
-from spsample.distributed.entry_law import draw_entries_in_rounds
+from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.sparse.local import LocalFrontier
 
 pytestmark = pytest.mark.sanitize

@@ -9,7 +9,7 @@ from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batch
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, partitioned
-from spsample.distributed.choice import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
+from spsample.distributed.algorithms import CANDIDATES, MAX_KINDS, RUNS, AlgorithmChoice, BulkKind
 from spsample.errors import RankError, SpSampleError
 
 TIMEOUT = 60
@@ -73,14 +73,14 @@ def test_a_duplicate_knows_what_was_chosen_and_tells_what_it_chooses():
 
 def test_what_ended_duplicates_chose_is_reported_once():
     choice = AlgorithmChoice()
-    for number in range(3 * MOST_KINDS):
+    for number in range(3 * MAX_KINDS):
         other = choice.duplicate(choice.known)
         tried(other, BulkKind(number, 8), constant(2.0, 1.0))
         tried(other, BulkKind(number, 8), constant(2.0, 1.0))
         other.end()
         other.end()
-    assert [one.kind.workload for one in choice.chosen] == list(range(2 * MOST_KINDS, 3 * MOST_KINDS))
-    assert len(choice.known) <= 2 * MOST_KINDS
+    assert [one.kind.workload for one in choice.chosen] == list(range(2 * MAX_KINDS, 3 * MAX_KINDS))
+    assert len(choice.known) <= 2 * MAX_KINDS
 
 
 def test_a_new_loader_for_each_epoch_tries_nothing_twice():
@@ -106,11 +106,11 @@ def test_a_new_loader_for_each_epoch_tries_nothing_twice():
 
 def test_few_kinds_are_kept():
     choice = AlgorithmChoice()
-    for number in range(3 * MOST_KINDS):
+    for number in range(3 * MAX_KINDS):
         tried(choice, BulkKind(number, 8), constant(2.0, 1.0))
-    assert len(choice.chosen) == MOST_KINDS
+    assert len(choice.chosen) == MAX_KINDS
     assert choice.is_tried(BulkKind(0, 8))
-    assert not choice.is_tried(BulkKind(3 * MOST_KINDS - 1, 8))
+    assert not choice.is_tried(BulkKind(3 * MAX_KINDS - 1, 8))
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -395,7 +395,7 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
     """The rank of that batch's bulk; the loader is usable afterwards."""
     from spsample.loading.factored import loader as module
 
-    original = module._Work.sampled
+    original = module.EpochWork.sampled
 
     def sampled(self, first, end):
         for minibatch in original(self, first, end):
@@ -403,7 +403,7 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
                 raise MemoryError("no room")
             yield minibatch
 
-    monkeypatch.setattr(module._Work, "sampled", sampled)
+    monkeypatch.setattr(module.EpochWork, "sampled", sampled)
     expected = alone(2)[1]
     shares = Roles(4, samplers).shares(0, 17, 3)
     rank = next(sampler for sampler, begin, end in shares if begin <= batch < end)
@@ -425,10 +425,10 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
 def test_a_rank_that_is_lost(lost):
-    """It answers no letter any more; the others name it and say what it did."""
+    """It answers no message any more; the others name it and say what it did."""
 
     def hook(method, phase):
-        if phase == "letters of samplers and trainers" and threading.current_thread().name.startswith("spsample"):
+        if phase == "messages of samplers and trainers" and threading.current_thread().name.startswith("spsample"):
             calls.append(phase)
             if len(calls) > 6:
                 time.sleep(2)
@@ -449,7 +449,7 @@ def test_a_rank_that_is_lost(lost):
     runs = run_threads(4, body, 1.0)
     for told in runs[:lost] + runs[lost + 1 :]:
         assert re.search(rf"nothing was heard of rank {lost}\b", told), told
-        assert "letters of samplers and trainers" in told
+        assert "messages of samplers and trainers" in told
         assert "(rank 3 samples, ranks 0 to 2 train)" in told
 
 

@@ -26,7 +26,7 @@ def test_edge_cases_and_faults(backend, tmp_path):
         ("sampling", 2, "extraction", 5),
         ("overlap", 2, "gradients", 6),
         ("cooperative", 2, "batch gradients", 3),
-        ("factored", 3, "letters of samplers and trainers", 60),
+        ("factored", 3, "messages of samplers and trainers", 60),
         ("asynchronous", 1, "backward", 9),
     ],
 )
@@ -40,4 +40,4 @@ def test_a_rank_is_killed(backend, job, rank, phase, number):
     assert "has done all" not in output
     assert "signal 9" in output.lower(), output
     if job in ("factored", "asynchronous"):
-        assert "letters of samplers and trainers (rank 3 samples, ranks 0 to 2 train)" in output, output
+        assert "messages of samplers and trainers (rank 3 samples, ranks 0 to 2 train)" in output, output

@@ -9,7 +9,7 @@ import spsample as sp
 from spsample.backends import Draw, QuantisationRule, StackedSelector
 from spsample.comm import Received, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.column.frontier import RowsAtOwners
+from spsample.distributed.column.frontier import RemoteFrontier
 from spsample.distributed.column.sums import ask, draw_from_answers, merged
 from spsample.distributed.wire_format import pack, pack_pieces, unpack, width_of
 
@@ -74,7 +74,7 @@ def test_owners_send_what_is_cheaper(bulk):
         name = bulk if comm.rank == 0 else "all other"
         Q = selector(BULKS[name](np.random.default_rng(comm.rank)))
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
-        rows = ask(RowsAtOwners(operand.owners, Q), QuantisationRule(None, 1, 2), 0).rows.parts
+        rows = ask(RemoteFrontier(operand.owners, Q), QuantisationRule(None, 1, 2), 0).rows.parts
         for part in range(2):
             both = bytes_of(A, Q, part)
             assert both[int(rows[part])] <= 1.02 * min(both)
@@ -129,7 +129,7 @@ def test_rows_and_sums_give_the_same(weighted, bulk, later_bytes, hubs):
 
     def body(comm):
         parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1), replicate_hubs=hubs)
-        frontier = RowsAtOwners(parts.operand().owners, Q)
+        frontier = RemoteFrontier(parts.operand().owners, Q)
         answered = ask(frontier, rule, later_bytes)
         return merged(frontier, answered, rule), draw_from_answers(frontier, answered, rule, draw)
 

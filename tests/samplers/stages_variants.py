@@ -7,18 +7,17 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed.algorithms import ALGORITHMS
-from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.partials import equal_exponents
 from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.stages.operand import CachedRows, PublishedFrontier, PublishedOperand
-from spsample.distributed.stages.stages import StagesFrontier
+from spsample.distributed.stages.operand import CachedRows, StagesFrontier, StagesOperand
 from spsample.sparse.operand import Entries, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics
 
 
-class StagesDistinctOperand(PublishedOperand):
+class StagesDistinctOperand(StagesOperand):
     """`StagesOperand` with an all-reduce of the distinct rows of P (`"stages-distinct"`).
 
     Each travels once for all batches that want it. All ranks of a row group still get all rows, as they do in what is
@@ -39,7 +38,7 @@ class StagesDistinctFrontier(StagesFrontier):
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
 
-class StagesSplitOperand(PublishedOperand):
+class StagesSplitOperand(StagesOperand):
     """`StagesOperand` without the all-reduce of P where it is redundant (`"stages-split"`).
 
     It is in GraphSAGE and in the entry law; the column law adds up as published.
@@ -49,7 +48,7 @@ class StagesSplitOperand(PublishedOperand):
         return StagesSplitFrontier(self, Q)
 
 
-class StagesSplitFrontier(PublishedFrontier):
+class StagesSplitFrontier(StagesFrontier):
     """Rows of A that stay in the column that fetched them.
 
     A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.

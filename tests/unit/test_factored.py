@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spsample.errors import CapacityError, CommunicationError, InputError, RankError
+from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles, require_roles, samplers_for
-from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
 
 # ----------------------------------------------------------------------------------------------------------- roles
 
@@ -25,7 +25,7 @@ def test_every_batch_has_one_sampler(sizes, batches):
     assert [rank for rank in range(ranks) if roles.samples(rank)] == list(range(ranks - samplers, ranks))
     assert not roles.samples(0)
     assert roles.trainers + samplers == ranks
-    assert roles.samples(roles.dispenser)
+    assert roles.samples(roles.coordinator)
     shares = list(roles.shares(3, 3 + batches, 4))
     assert [batch for _, begin, end in shares for batch in range(begin, end)] == list(range(3, 3 + batches))
     assert [sampler for sampler, *_ in shares] == [ranks - samplers + i % samplers for i in range(len(shares))]
@@ -73,7 +73,7 @@ def test_roles_that_cannot_be(given, said):
 
 def test_errors_say_who_does_what_once():
     roles = Roles(4, 2)
-    assert roles.in_words == "ranks 2 to 3 sample, ranks 0 to 1 train"
+    assert str(roles) == "ranks 2 to 3 sample, ranks 0 to 1 train"
     for error in (CommunicationError("rank 3 is gone"), RankError(3, "OSError: no disk")):
         said = str(error)
         for _ in range(2):
@@ -87,7 +87,7 @@ def test_errors_say_who_does_what_once():
 @settings(max_examples=40)
 @given(st.data())
 def test_a_queue_is_bounded_and_sends_each_batch_once(data):
-    """Batches are given out in order, as tickets are; a sampler that outruns them waits."""
+    """Batches are given out in order, as assignments are; a sampler that outruns them waits."""
     sizes = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=25))
     most = data.draw(st.integers(max(sizes), 80))
     ranks = [data.draw(st.integers(0, 3)) for _ in sizes]  # a draw may raise: no thread runs yet
@@ -134,42 +134,42 @@ def test_a_batch_that_no_queue_could_hold():
         queue.put(4, np.zeros(11, np.uint8))
 
 
-# --------------------------------------------------------------------------------------------------------- tickets
+# --------------------------------------------------------------------------------------------------------- assignments
 
 
 class Run:
-    """Ranks that ask for tickets, train, and stand by, in any order; what is given out is checked at once."""
+    """Ranks that ask for assignments, train, and stand by, in any order; what is given out is checked at once."""
 
     def __init__(self, first, batches, per_step, trainers, samplers=0):
-        self.tickets = Tickets(first, batches, per_step, trainers)
+        self.assignments = Assignments(first, batches, per_step, trainers)
         self.first, self.batches, self.per_step, self.trainers = first, batches, per_step, trainers
         self.held = {rank: [] for rank in range(trainers + samplers)}
         self.asked = dict.fromkeys(self.held, 0)
-        self.given, self.sealed, self.times = [], [], {}
+        self.given, self.ended, self.times = [], [], {}
         self.standby = set()
 
     def ask(self, rank):
         self.asked[rank] += 1
-        self._take(self.tickets.ask(rank))
+        self._take(self.assignments.ask(rank))
 
     def train(self, rank, seconds=1.0):
         self.held[rank].pop(0)
         self.asked[rank] += 1
         self.times[rank] = 0.5 * (self.times.get(rank, seconds) + seconds)
-        self._take(self.tickets.trained(rank, seconds))
+        self._take(self.assignments.trained(rank, seconds))
 
     def stand_by(self, rank):
         self.standby.add(rank)
-        self.tickets.stand_by(rank)
+        self.assignments.stand_by(rank)
 
     def _take(self, events):
         for event in events:
-            if isinstance(event, Sealed):
+            if isinstance(event, StepEnd):
                 end = min((event.step + 1) * self.per_step, self.batches)
                 assert self.given[-1] + 1 == end
-                self.sealed.append(event.step)
+                self.ended.append(event.step)
                 continue
-            assert isinstance(event, Ticket)
+            assert isinstance(event, Assignment)
             assert event.batch == (self.given[-1] + 1 if self.given else self.first)
             if event.rank in self.standby:
                 self._pays(event)
@@ -189,7 +189,7 @@ class Run:
     def end(self):
         assert self.given == list(range(self.first, self.batches))
         steps = range(self.first // self.per_step, -(-self.batches // self.per_step))
-        assert self.sealed == list(steps if self.given else [])
+        assert self.ended == list(steps if self.given else [])
 
 
 @settings(max_examples=150)
@@ -215,7 +215,7 @@ def test_tickets_whatever_the_order(data):
                 run.ask(chosen)
         else:
             run.train(chosen, data.draw(st.floats(1e-3, 10.0)))
-        if run.tickets.left:  # no trainer is idle while there is a batch
+        if run.assignments.left:  # no trainer is idle while there is a batch
             assert all(run.held[rank] for rank in range(trainers))
     run.end()
 

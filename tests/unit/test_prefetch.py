@@ -23,7 +23,7 @@ import spsample as sp
 from spsample.data import planted
 from spsample.errors import BackendError
 from spsample.loading import BulkLoader
-from spsample.loading.prefetch import Pipeline, _end
+from spsample.loading.prefetch import StageChain, _end
 
 DATA = planted(600, degree=6, random_seed=1)
 SEEDS = np.arange(0, 600, 2)
@@ -113,14 +113,14 @@ def test_what_a_pipeline_made_goes_with_it(wraps: bool) -> None:
     gc.collect()
     gc.disable()
     try:
-        with Pipeline() as pipeline:
-            items = pipeline.prefetch(make_items(), ahead=1, name="making")
-            last = pipeline.prefetch(read(items), ahead=2, name="reading")
+        with StageChain() as chain:
+            items = chain.prefetch(make_items(), ahead=1, name="making")
+            last = chain.prefetch(read(items), ahead=2, name="reading")
             next(last)
             threading.Timer(0.05, left.set).start()
         if not wraps:
-            assert pipeline.failures == []  # other ranks are told of none
-        del pipeline, items, last
+            assert chain.failures == []  # other ranks are told of none
+        del chain, items, last
         assert made
         assert [one() for one in made if one() is not None] == []
     finally:
@@ -205,8 +205,8 @@ def test_at_most_so_many_items_are_begun() -> None:
             begun.append(i)
             yield i
 
-    with Pipeline() as pipeline:
-        stage = pipeline.prefetch(source(), 2, "test")
+    with StageChain() as chain:
+        stage = chain.prefetch(source(), 2, "test")
         for i in range(5):
             assert next(stage) == i
             time.sleep(0.01)
@@ -258,7 +258,7 @@ def test_ctrl_c_ends_a_pass() -> None:
 
 
 def test_ctrl_c_while_threads_end_waits_for_them():
-    """The first stage is busy when the pipeline ends; an interrupt in the wait is raised after it has ended."""
+    """The first stage is busy when the chain ends; an interrupt in the wait is raised after it has ended."""
     busy, struck = threading.Event(), threading.Event()
 
     def slow():
@@ -272,8 +272,8 @@ def test_ctrl_c_while_threads_end_waits_for_them():
         struck.set()
 
     def interrupted():
-        with Pipeline() as pipeline:
-            stage = pipeline.prefetch(slow(), ahead=2, name="slow")
+        with StageChain() as chain:
+            stage = chain.prefetch(slow(), ahead=2, name="slow")
             next(stage)
             busy.wait()
             threading.Timer(0.1, strike).start()
@@ -319,8 +319,8 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     local.stream = side = SimpleNamespace(device=1)
-    with Pipeline() as pipeline:
-        used = pipeline.prefetch((local.stream for _ in range(2)), ahead=3, name="streams")
+    with StageChain() as chain:
+        used = chain.prefetch((local.stream for _ in range(2)), ahead=3, name="streams")
         assert list(used) == [side, side]
 
 
@@ -342,8 +342,8 @@ def test_a_source_that_cannot_be_closed_is_not_waited_for():
     """The pass ends all the same."""
 
     def body():
-        with Pipeline() as pipeline:
-            stage = pipeline.prefetch(BadlyClosed(), ahead=1, name="bad")
+        with StageChain() as chain:
+            stage = chain.prefetch(BadlyClosed(), ahead=1, name="bad")
             assert next(stage) == 0
 
     ending = threading.Thread(target=body, daemon=True)
@@ -359,7 +359,7 @@ INTERRUPTED = """
 import os, sys
 import numpy as np
 from spsample import sparse
-from spsample.loading.prefetch import Pipeline
+from spsample.loading.prefetch import StageChain
 
 indptr = np.arange(4001, dtype=np.int64) * 60
 matrix = sparse.CSRMatrix(indptr, np.tile(np.arange(60, dtype=np.int64), 4000), np.ones(240_000), (4000, 4000))
@@ -369,8 +369,8 @@ def products():
         yield sparse.spgemm(matrix, matrix)
 
 def run():
-    with Pipeline() as pipeline:
-        stage = pipeline.prefetch(products(), ahead=2, name="products")
+    with StageChain() as chain:
+        stage = chain.prefetch(products(), ahead=2, name="products")
         next(stage)
         stage.release()
 
@@ -410,7 +410,7 @@ while True:
 
 
 def test_a_ctrl_c_at_any_line_leaves_no_thread_in_a_kernel() -> None:
-    """One at each line of the pipeline, and of what it calls in `weakref` and `threading`: no process aborts."""
+    """One at each line of the chain, and of what it calls in `weakref` and `threading`: no process aborts."""
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=600)
     codes = [int(line.split()[1]) for line in ended.stdout.splitlines()]
     assert len(codes) > 40, ended.stderr

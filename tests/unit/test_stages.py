@@ -17,7 +17,7 @@ from spsample.data import planted
 from spsample.distributed import ReplicatedGraph
 from spsample.errors import DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.loading.prefetch import Ahead, Pipeline
+from spsample.loading.prefetch import Ahead, StageChain
 from spsample.sparse import get_num_threads
 
 DATA = planted(600, degree=6, random_seed=1)
@@ -78,8 +78,8 @@ def test_bytes_ahead_are_bounded_and_nothing_is_waited_for_in_vain(
             yield size
 
     got = []
-    with Pipeline() as pipeline:
-        stage = pipeline.prefetch(source(), Ahead(items, bound, size_of=lambda size: size), "sizes")
+    with StageChain() as chain:
+        stage = chain.prefetch(source(), Ahead(items, bound, size_of=lambda size: size), "sizes")
         while True:
             asked[0] += 1
             item = next(stage, None)

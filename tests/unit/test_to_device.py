@@ -274,7 +274,7 @@ def test_work_on_a_copied_batch_sees_all_of_it(lazy: LazyCuda, options: Any) -> 
 def apart(monkeypatch: pytest.MonkeyPatch) -> LazyCuda:
     """The same, of features that are gathered into pinned memory however few they are."""
     cuda = LazyCuda()
-    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(cuda, least_rows=1))
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(cuda, min_rows=1))
     return cuda
 
 
@@ -337,7 +337,7 @@ def test_without_pinned_memory_features_are_copied_with_the_rest(
     apart: LazyCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = WithoutPinnedRows(apart)
-    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(calls, least_rows=1))
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: PinnedTransfer(calls, min_rows=1))
     read = read_late(apart, make(device="cpu"))
     for batch, found in zip(make(prefetch=0), read, strict=True):
         for array, tensor in zip(arrays_of(batch), found, strict=True):
@@ -432,7 +432,7 @@ def test_pinned_memory_is_given_out_again_after_its_copies(
     monkeypatch: pytest.MonkeyPatch, kind: Any, options: Any, transform: Any
 ) -> None:
     cuda = PooledCuda()
-    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: kind(cuda, least_rows=1))
+    monkeypatch.setattr(transfer_module, "transfer_to", lambda device: kind(cuda, min_rows=1))
     read = read_late(cuda, make(device="cpu", transform=transform, **options))
     made = [arrays_of(batch if transform is None else transform(batch)) for batch in make(prefetch=0)]
     is_right = [
@@ -444,7 +444,7 @@ def test_pinned_memory_is_given_out_again_after_its_copies(
 
 
 def test_pinned_features_are_let_go_of(apart: LazyCuda) -> None:
-    transfer = PinnedTransfer(apart, least_rows=8)
+    transfer = PinnedTransfer(apart, min_rows=8)
     assert transfer.rows(1, 1) is None
     assert transfer.rows(0, 4) is None
     rows = transfer.rows(2, 3)

@@ -12,22 +12,21 @@ from spsample.backends import StackedRows, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
-from spsample.distributed.ordering import order_in_groups
+from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
+from spsample.distributed.column.frontier import RemoteFrontier, RowRequests, order_in_groups
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, keep_from, pack, packed, repeated, segment_sums, unpack, width_of
+from spsample.distributed.wire_format import either, keep_from, pack, packed, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.operand import own_weights
 
 NOTHING, EDGES, ROWS = 0, 1, 2
-"""What a rank asks a part for: it has the rows already; edges between rows and columns; the rows."""
+"""Requests to a part: for nothing, since the rows are here; for edges between rows and columns; for the rows."""
 
 
 class Columns(NamedTuple):
-    """src of k batches, ascending in each as `sorted`; `local` says where each is in its batch's `src`.
+    """src of k batches, ascending in each as `sorted`; `local` are their places in their batch's `src`.
 
-    An owner, who is sent it, has `ptr` and `sorted` only.
+    An owner, to whom they are sent, has `ptr` and `sorted` only.
     """
 
     ptr: Int64Array
@@ -43,7 +42,7 @@ class Columns(NamedTuple):
         return cls(src_ptr, src[order], src, (order - src_ptr[batch]).astype(src.dtype))
 
     def gaps(self) -> Int64Array:
-        """First column of each batch, and from then on distances: smaller numbers than ids."""
+        """Return the first column of each batch, and then differences: smaller numbers than ids."""
         columns = self.sorted.astype(np.int64)
         gaps = columns.copy()
         gaps[1:] -= columns[:-1]
@@ -53,7 +52,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def from_gaps(cls, lengths: Int64Array, gaps: Int64Array, dtype: np.dtype[Any]) -> Columns:
-        """The columns again, without the order that they had in the bulk."""
+        """Return the columns again, without the order that they had in the bulk."""
         ptr = pointers_of(lengths)
         sums = np.concatenate([[0], np.cumsum(gaps)])
         columns, unknown = sums[1:] - np.repeat(sums[ptr[:-1]], lengths), np.zeros(0, dtype)
@@ -68,7 +67,7 @@ class Edges(NamedTuple):
 
 
 def extract(
-    frontier: RowsAtOwners, rows: FetchedRows | None, src: Columns, edge_ids: bool
+    frontier: RemoteFrontier, rows: FetchedBlockRows | None, src: Columns, edge_ids: bool
 ) -> tuple[StackedRows, Int64Array | None]:
     """Rows Q of A restricted to each batch's src (with weights, where A has them), and edge ids where asked for.
 
@@ -78,18 +77,18 @@ def extract(
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
     edges, fetched_now = _ask_parts(frontier, _kinds_to_ask_for(frontier, held, src, edge_ids), src, edge_ids)
     fetched_rows = [fetched_now] if rows is None or not held.any() else [fetched_now, rows]
-    for some in fetched_rows:
-        if some.parts.all():
-            found, weights, ids = _extracted(frontier, some, src.ptr, src.src)
-            return found._replace(positions=None, weights=weights), ids
-    pieces = [edges, *(_edges_of(frontier, some, src) for some in fetched_rows if some.parts.any())]
+    for block_rows in fetched_rows:
+        if block_rows.parts.all():
+            stacked, weights, ids = _extracted(frontier, block_rows, src.ptr, src.src)
+            return stacked._replace(positions=None, weights=weights), ids
+    pieces = [edges, *(_edges_of(frontier, block_rows, src) for block_rows in fetched_rows if block_rows.parts.any())]
     return _stacked(frontier, [piece for piece in pieces if len(piece.kept)] or pieces[:1], src)
 
 
-def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
-    """What to ask each part for: NOTHING where its rows are held, ROWS where they take fewer bytes than src, or EDGES.
+def _kinds_to_ask_for(frontier: RemoteFrontier, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
+    """Choose each part's request: NOTHING where its rows are here, ROWS where they take fewer bytes than src, or EDGES.
 
-    Who asks for edges has to send src.
+    A request for edges comes with src.
     """
     gaps = src.gaps()
     src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
@@ -97,13 +96,16 @@ def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Colu
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
-def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
-    """Ask each part for what is `wanted` of it: of some come edges, of others rows, of the rest nothing.
+def _ask_parts(
+    frontier: RemoteFrontier, wanted: Int64Array, src: Columns, edge_ids: bool
+) -> tuple[Edges, FetchedBlockRows]:
+    """Send the requests in `wanted`: some parts answer with edges, others with rows, the rest with nothing.
 
     An owner that is asked for edges sends the rows instead where those are fewer bytes.
     """
     gaps, sent = src.gaps(), wanted == EDGES
-    columns = repeated(packed(gaps), sent)
+    message = packed(gaps)
+    columns = Sent(np.tile(message, int(sent.sum())), np.where(sent, len(message), 0))
     sends = [Sent(wanted, np.ones(len(wanted), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _EdgesOrRows(edge_ids), phase="extraction")
     edges, rows = (_Answers.of_parts(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
@@ -111,12 +113,12 @@ def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_id
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
     kept = frontier.order[np.repeat(edges.parts, frontier.pairs)]
-    found = RowArrays(lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
-    return Edges(kept, found), fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
+    arrays = RowArrays(lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
+    return Edges(kept, arrays), fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
 class _Answers(NamedTuple):
-    """What some of the parts answered, as `_EdgesOrRows` sent it.
+    """Answers of some of the parts, as `_EdgesOrRows` sent them.
 
     `numbers` are the columns of edges, counted among the batch's src; `columns` are those of rows, as ids.
     """
@@ -130,9 +132,9 @@ class _Answers(NamedTuple):
 
     @classmethod
     def of_parts(
-        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RowsAtOwners, edge_ids: bool
+        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RemoteFrontier, edge_ids: bool
     ) -> _Answers:
-        """Keep what came from `parts`."""
+        """Keep the answers of `parts`."""
         lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
         weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
         return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
@@ -152,34 +154,34 @@ class _EdgesOrRows(NamedTuple):
         lengths = np.where(np.repeat(of_edges, requests.batches), unpack(counts, requests.batches), 0)
         sizes = segment_sums(lengths, requests.batches)
         src = Columns.from_gaps(lengths, unpack(gaps, sizes), block.index_dtype)
-        found = block.frontier(_only(requests, of_edges)).extract(src.ptr, src.sorted, self.edge_ids)
-        entries = segment_sums(np.diff(found.rows.entry_ptr), requests.batches)
+        extracted = block.frontier(_only(requests, of_edges)).extract(src.ptr, src.sorted, self.edge_ids)
+        entries = segment_sums(np.diff(extracted.rows.entry_ptr), requests.batches)
         entry_bytes = bytes_per_entry(block, self.edge_ids)
         edge_bytes = entry_bytes - block.matrix.indices.itemsize + width_of(int(lengths.max(initial=1)) - 1)
         dearer = of_edges & (entries * edge_bytes + requests.pairs > requests.entries(block) * entry_bytes)
-        return self._sends(block, requests, found, np.where(dearer, ROWS, requested.rows))
+        return self._sends(block, requests, extracted, np.where(dearer, ROWS, requested.rows))
 
-    def _sends(self, block: LocalOperand, requests: RowRequests, found: Entries, kinds: Int64Array) -> list[Sent]:
-        """Edges of what was found for some of the ranks, rows for others."""
+    def _sends(self, block: LocalOperand, requests: RowRequests, edges: Entries, kinds: Int64Array) -> list[Sent]:
+        """Return extracted edges for some of the ranks, rows for others."""
         is_rows = kinds == ROWS
         rows = rows_for(block, requests, is_rows, self.edge_ids)
         of_batch = np.repeat(kinds == EDGES, requests.batches)
-        keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(found.rows.entry_ptr))
-        sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), requests.batches)
+        keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(edges.rows.entry_ptr))
+        sizes = segment_sums(np.where(of_batch, np.diff(edges.rows.entry_ptr), 0), requests.batches)
         pairs = np.where(kinds == EDGES, requests.pairs, 0)
-        found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
-        lengths = pack(row_lengths(found.rows)[found_pairs], pairs)
+        edge_pairs = np.repeat(of_batch, np.diff(edges.rows.batch_ptr))
+        lengths = pack(row_lengths(edges.rows)[edge_pairs], pairs)
         answers = [
             Sent(kinds.astype(np.int8), np.ones(len(kinds), np.int64)),
             either(is_rows, lengths, rows.lengths),
-            pack(found.rows.columns[keep], sizes),
+            pack(edges.rows.columns[keep], sizes),
             rows.columns,
         ]
         if rows.weights is not None:
-            weights = np.asarray(own_weights(block, found))
+            weights = np.asarray(own_weights(block, edges))
             answers.append(either(is_rows, Sent(weights[keep], sizes), rows.weights))
-        if rows.edge_ids is not None and found.edge_ids is not None:
-            answers.append(either(is_rows, Sent(found.edge_ids[keep], sizes), rows.edge_ids))
+        if rows.edge_ids is not None and edges.edge_ids is not None:
+            answers.append(either(is_rows, Sent(edges.edge_ids[keep], sizes), rows.edge_ids))
         return answers
 
 
@@ -192,25 +194,25 @@ def _only(requests: RowRequests, ranks: NDArray[np.bool_]) -> StackedSelector:
 
 
 def _extracted(
-    frontier: RowsAtOwners, rows: FetchedRows, src_ptr: Int64Array, src: IntArray
+    frontier: RemoteFrontier, rows: FetchedBlockRows, src_ptr: Int64Array, src: IntArray
 ) -> tuple[StackedRows, NDArray[Any] | None, Int64Array | None]:
     """Edges of fetched rows, in the order of Q; their weights, where A has them, and ids, where they were fetched."""
     A, ids = rows.matrix, rows.edge_ids
     has_more = A.data is not None or ids is not None
-    found = frontier.owners.block.backend.extract(A, rows.selector(frontier), src_ptr, src, has_more)
-    if found.positions is None:
-        return found, None, None
-    at = found.positions
-    return found, None if A.data is None else A.data[at], None if ids is None else ids[at]
+    edges = frontier.owners.block.backend.extract(A, rows.selector(frontier), src_ptr, src, has_more)
+    if edges.positions is None:
+        return edges, None, None
+    at = edges.positions
+    return edges, None if A.data is None else A.data[at], None if ids is None else ids[at]
 
 
-def _edges_of(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
+def _edges_of(frontier: RemoteFrontier, rows: FetchedBlockRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
-    found, weights, ids = _extracted(frontier, rows, src.ptr, src.sorted)
-    return Edges(rows.kept(frontier), RowArrays(row_lengths(found), found.columns, weights, ids))
+    edges, weights, ids = _extracted(frontier, rows, src.ptr, src.sorted)
+    return Edges(rows.kept(frontier), RowArrays(row_lengths(edges), edges.columns, weights, ids))
 
 
-def _stacked(frontier: RowsAtOwners, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
+def _stacked(frontier: RemoteFrontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all of Q's stacked rows, in their order."""
     edges = joined([piece.rows for piece in pieces])
     kept = np.concatenate([piece.kept for piece in pieces])

@@ -11,7 +11,7 @@ from spsample.backends import Matrix, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
+from spsample.distributed.column.frontier import RemoteFrontier, RowRequests
 from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import LocalOperand
@@ -47,22 +47,22 @@ def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_
     )
 
 
-class FetchedRows(NamedTuple):
+class FetchedBlockRows(NamedTuple):
     """Rows of some parts as a matrix; row r of it is the r-th distinct row of these parts.
 
-    `parts` (parts,) says of which; `edge_ids` of the entries, or None.
+    `parts` (parts,) is true for these parts; `edge_ids` are those of the entries, or None.
     """
 
     matrix: Matrix
     parts: NDArray[np.bool_]
     edge_ids: Int64Array | None
 
-    def kept(self, frontier: RowsAtOwners) -> Int64Array:
-        """Those of Q's stacked rows that lie in these parts."""
+    def kept(self, frontier: RemoteFrontier) -> Int64Array:
+        """Return the places of Q's stacked rows that lie in these parts."""
         kept: Int64Array = np.flatnonzero(np.repeat(self.parts, frontier.pairs)[frontier.places])
         return kept
 
-    def selector(self, frontier: RowsAtOwners) -> StackedSelector:
+    def selector(self, frontier: RemoteFrontier) -> StackedSelector:
         """Q over these rows, without its other stacked rows."""
         Q, kept = frontier.Q, self.kept(frontier)
         left_out = np.repeat(np.cumsum(np.where(self.parts, 0, frontier.rows)), frontier.pairs)
@@ -71,19 +71,19 @@ class FetchedRows(NamedTuple):
 
 
 def fetched(
-    frontier: RowsAtOwners,
+    frontier: RemoteFrontier,
     parts: NDArray[np.bool_],
     lengths: Received,
     columns: Received,
     weights: Received | None = None,
     edge_ids: Received | None = None,
-) -> FetchedRows:
-    """The rows of some parts, of what `rows_for` sent."""
+) -> FetchedBlockRows:
+    """Make a matrix of the rows of some parts, as `rows_for` sent them."""
     indptr = pointers_of(unpack(lengths, np.where(parts, frontier.rows, 0)))
     block = frontier.owners.block
     data: Any = None if weights is None else weights.rows
     matrix = Matrix(indptr, columns.rows, data, block.matrix.row_normalized, None, block.num_nodes)
-    return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
+    return FetchedBlockRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
 
 
-__all__ = ["FetchedRows", "SentRows", "bytes_per_entry", "fetched", "rows_for"]
+__all__ = ["FetchedBlockRows", "SentRows", "bytes_per_entry", "fetched", "rows_for"]

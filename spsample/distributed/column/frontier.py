@@ -1,9 +1,9 @@
-"""`RowsAtOwners`: the rows that a rank's batches need; their owners are told once, and asked several times."""
+"""`RemoteFrontier`: the rows that a rank's batches need; their owners get them once, and answer several requests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,29 +12,31 @@ from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.ordering import distinct_ids, order_in_groups
 from spsample.distributed.owners import Owners
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import LocalOperand
 
 PHASE = "frontier"
 
+SPARSE = 32
+"""Ratio of possible ids to ids up to which ids are marked among all possible ones."""
+
 
 class RowRequests(NamedTuple):
-    """What the ranks want of a part of A.
+    """The rows that the ranks need of a part of A.
 
     Attributes
     ----------
     Q : StackedSelector
-        The batches of all ranks that ask, rank after rank. Its rows are those of the part, ascending in each batch.
+        The batches of all ranks, rank after rank. Its rows are those of the part, ascending in each batch.
     batches : int64 array (ranks,)
-        How many of the batches are each rank's.
+        Number of batches of each rank.
     pairs : int64 array (ranks,)
-        How many stacked rows of Q, which are pairs of a batch and a row, are each rank's.
+        Number of stacked rows of Q, which are pairs of a batch and a row, of each rank.
     rows : int array
         Each rank's distinct rows, ascending, rank after rank.
     row_counts : int64 array (ranks,)
-        How many of `rows` are each rank's.
+        Number of `rows` of each rank.
     row_of : int64 array (m,)
         For each stacked row of Q its place in `rows`.
     """
@@ -46,25 +48,21 @@ class RowRequests(NamedTuple):
     row_counts: Int64Array
     row_of: Int64Array
 
-    def pair_begin(self) -> Int64Array:
-        """Where each rank's stacked rows begin."""
-        return np.cumsum(self.pairs) - self.pairs
-
     def entries(self, block: LocalOperand) -> Int64Array:
         """Entries of each rank's distinct rows."""
         return segment_sums(np.diff(block.matrix.indptr)[self.rows], self.row_counts)
 
 
 class Answer(Protocol):
-    """Makes answers out of a block, what the ranks want of it, and what they sent with the question."""
+    """A function that makes answers of a block, of the rows needed of it, and of what came with the request."""
 
     def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received], /) -> Sequence[Sent]:
-        """What goes to each of those who asked."""
+        """Return what goes to each rank."""
         ...
 
 
-class RowsAtOwners:
-    """The rows of Q where they lie: each owner knows a rank's distinct rows, and by a bit mask which batches want them.
+class RemoteFrontier:
+    """The rows of Q at their owners, who know a rank's distinct rows, and as bit masks the batches that need each.
 
     Attributes
     ----------
@@ -72,7 +70,7 @@ class RowsAtOwners:
     order : int64 array (m,)
         The stacked rows of Q as (part, batch, row) triples in this order.
     places : int64 array (m,)
-        Where, among the triples, each stacked row of Q is.
+        The place of each stacked row of Q among the triples.
     pairs : int64 array (parts,)
         Rows of all batches, of each part.
     row_of : int64 array (m,)
@@ -82,7 +80,7 @@ class RowsAtOwners:
     entries : int64 array (parts,)
         Entries of these.
     answers : list of Received
-        What the owners answered `more`.
+        The owners' answers to `more`.
     """
 
     def __init__(self, owners: Owners, Q: StackedSelector, more: Answer | None = None) -> None:
@@ -102,15 +100,15 @@ class RowsAtOwners:
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
         self._requests: dict[bool, RowRequests] = {}
-        entries, *self.answers = self._tell(local.astype(Q.vertices.dtype), batch, row_of, more)
+        entries, *self.answers = self._register(local.astype(Q.vertices.dtype), batch, row_of, more)
         self.entries = entries.rows
 
-    def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
-        """Tell the owners; they answer how many entries the rows have, and what `more` makes of the rows."""
+    def _register(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
+        """Send the rows to their owners, who answer with the rows' numbers of entries and what `more` makes of them."""
         parts, k = self.owners.num_parts, len(self.Q.batch_ids)
-        wants = np.zeros((len(local), k), np.bool_)
-        wants[row_of, batch] = True
-        masks = np.packbits(wants, axis=1)
+        is_needed = np.zeros((len(local), k), np.bool_)
+        is_needed[row_of, batch] = True
+        masks = np.packbits(is_needed, axis=1)
         ids = Sent(np.tile(self.Q.batch_ids, parts), np.full(parts, k, np.int64))
         sends = [Sent(local, self.rows), Sent(masks.ravel(), self.rows * masks.shape[1]), ids]
 
@@ -123,7 +121,7 @@ class RowsAtOwners:
         return self.owners.ask(sends, serve, phase=PHASE)
 
     def ask(self, sends: Sequence[Sent], answer: Answer, *, phase: str) -> list[Received]:
-        """As `Owners.ask`; the owners know what is wanted of them."""
+        """Ask the owners, as `Owners.ask`; they know the rows."""
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> Sequence[Sent]:
             return answer(block, self._requests[block is self.owners.hubs], received)
@@ -131,41 +129,34 @@ class RowsAtOwners:
         return self.owners.ask(sends, serve, phase=phase)
 
     def per_batch(self, values: Int64Array) -> Sent:
-        """Numbers of at least 0, one per batch, sent alike to each part."""
+        """Send numbers of at least 0, one per batch, to every part."""
         parts = self.owners.num_parts
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
-        """The excluded columns, sent alike to each part."""
+        """Send the excluded columns to every part."""
         parts = self.owners.num_parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]
 
 
 def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
-    """What `RowsAtOwners.excluded` sent, for the stacked batches of all ranks."""
+    """Read the columns that `RemoteFrontier.excluded` sent, for the stacked batches of all ranks."""
     lengths = unpack(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
     return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)
 
 
-def _set_bits(bits: NDArray[np.uint8], k: int) -> tuple[Int64Array, Int64Array]:
-    """Batches and rows of the bits that are set, batch by batch; `bits` has a row of k bits for each row of A."""
-    by_batch = np.ascontiguousarray(np.unpackbits(bits, axis=1, count=k).T)
-    batch, row = np.nonzero(by_batch.view(np.bool_))
-    return batch, row
-
-
 def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> RowRequests:
-    """What all ranks want, from their distinct rows and masks."""
+    """Read the rows that all ranks need, from their distinct rows and masks."""
     vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     pairs = np.zeros(len(rows.counts), np.int64)
     ends, mask_ends, before = np.cumsum(rows.counts), np.cumsum(masks.counts), 0
     for q, (count, k) in enumerate(zip(rows.counts.tolist(), batch_ids.counts.tolist(), strict=True)):
         mine = rows.rows[ends[q] - count : ends[q]]
         bits = masks.rows[mask_ends[q] - masks.counts[q] : mask_ends[q]].reshape(count, -(-k // 8))
-        batch, row = _set_bits(bits, k)
+        batch, row = np.nonzero(np.ascontiguousarray(np.unpackbits(bits, axis=1, count=k).T).view(np.bool_))
         vertices.append(mine[row])
         row_of.append(row + before)
         batch_counts.append(np.bincount(batch, minlength=k))
@@ -176,4 +167,41 @@ def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> 
     return RowRequests(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
 
 
-__all__ = ["PHASE", "RowRequests", "RowsAtOwners", "received_exclusion"]
+def order_in_groups(group: IntArray, num_groups: int, ids: IntArray, num_ids: int) -> Int64Array:
+    """The order by group, and by id within each: as of ``np.lexsort((ids, group))``.
+
+    Runs that ascend are merged, so that it takes little more than a pass where there are few of them.
+
+    Examples
+    --------
+    >>> order_in_groups(np.array([1, 0, 1]), 2, np.array([5, 7, 3]), 8).tolist()
+    [1, 2, 0]
+    """
+    if num_groups * num_ids > np.iinfo(np.int64).max:
+        return np.lexsort((ids, group))
+    key = group.astype(np.int64)
+    key *= num_ids
+    key += ids
+    return np.argsort(key, kind="stable")
+
+
+def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
+    """Ascending distinct ids, and of each id its place among them: as of `np.unique` with its inverse.
+
+    Examples
+    --------
+    >>> [array.tolist() for array in distinct_ids(np.array([4, 1, 4]), 6)]
+    [[1, 4], [1, 0, 1]]
+    """
+    if num_ids > SPARSE * len(ids):
+        distinct, place = np.unique(ids, return_inverse=True)
+        return distinct, place
+    is_there = np.zeros(num_ids, np.bool_)
+    is_there[ids] = True
+    distinct = np.flatnonzero(is_there)
+    places = np.empty(num_ids, np.int64)
+    places[distinct] = np.arange(len(distinct))
+    return distinct.astype(ids.dtype, copy=False), places[ids]
+
+
+__all__ = ["PHASE", "RemoteFrontier", "RowRequests", "order_in_groups", "received_exclusion"]

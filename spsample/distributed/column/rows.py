@@ -21,7 +21,7 @@ PHASE = "rows"
 
 
 class RowDraw(NamedTuple):
-    """What a row's owner is to do: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
+    """A request to the owner of rows: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
 
     draw: Draw | None
     form: RowForm | ScaledForm
@@ -34,7 +34,7 @@ class RowDraw(NamedTuple):
         return frontier.sample_rows(self.draw, self.form, self.edge_ids)
 
     def length_dtype(self, num_edges: int) -> np.dtype[Any]:
-        """The smallest type that holds how many entries a row can give.
+        """Return the smallest type that holds the number of entries that a row can give.
 
         Examples
         --------
@@ -47,14 +47,14 @@ class RowDraw(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """Rows of Q, part by part: what is asked of whom, and where the answer to each row of Q will lie."""
+    """Rows of Q, part by part: their counts and numbers, and the place of the answer to each row of Q."""
 
     counts: Int64Array
     rows: IntArray
     places: IntArray
 
     def sends(self, batch_ids: Int64Array) -> list[Sent]:
-        """For each part: how many rows of each batch, the batches' ids, and the rows' numbers in the part."""
+        """Send each part the number of rows of each batch, the batches' ids, and the rows' numbers in the part."""
         parts, k = self.counts.shape
         batches = np.full(parts, k, np.int64)
         return [
@@ -77,12 +77,6 @@ def route(owners: Owners, Q: StackedSelector) -> Routed:
     return Routed(routed.counts, rows, routed.places)
 
 
-def received_selector(received: Sequence[Received]) -> StackedSelector:
-    """The batches of all ranks that sent `Routed.sends`, stacked."""
-    counts, batch_ids, rows = received[:3]
-    return StackedSelector(pointers_of(counts.rows), rows.rows, batch_ids.rows)
-
-
 def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int) -> Entries:
     """`Frontier.sample_rows`: ask the owners, and stack the answers in the order of Q."""
     routed = route(owners, Q)
@@ -97,7 +91,7 @@ def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int
 
 
 def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[Received]], list[Sent]]:
-    """Draws from a block for whoever asked.
+    """Return a function that draws from a block for the ranks that ask.
 
     Answers: each row's number of entries, their columns, the rows' lengths in A (row-normalised graphs), the entries'
     weights (weighted graphs) and edge ids (where asked for).
@@ -105,11 +99,11 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
     dtype = how.length_dtype(num_edges)
 
     def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
-        Q = received_selector(received)
+        counts, batch_ids, rows = received
+        Q = StackedSelector(pointers_of(counts.rows), rows.rows, batch_ids.rows)
         drawn = how.entries(block.frontier(Q))
-        lengths = row_lengths(drawn.rows)
-        asked = received[2].counts
-        entries = segment_sums(np.diff(drawn.rows.entry_ptr), received[1].counts)
+        lengths, asked = row_lengths(drawn.rows), rows.counts
+        entries = segment_sums(np.diff(drawn.rows.entry_ptr), batch_ids.counts)
         answers = [Sent(lengths.astype(dtype), asked), Sent(drawn.rows.columns, entries)]
         if block.weighting == "row":
             answers.append(Sent(np.diff(block.matrix.indptr)[Q.vertices], asked))
@@ -123,4 +117,4 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
     return serve
 
 
-__all__ = ["PHASE", "Routed", "RowDraw", "received_selector", "route", "sample_rows"]
+__all__ = ["PHASE", "Routed", "RowDraw", "route", "sample_rows"]

@@ -1,6 +1,6 @@
 """Column law on a partitioned A: of each part its rows, or their owner's sums by column where those are cheaper.
 
-What an extraction after sums takes is not known yet when the owner chooses; the least that it can take is counted in.
+The bytes of an extraction after sums are not known yet when the owner chooses; the least of them are counted in.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, PartialSums, Qua
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
+from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
+from spsample.distributed.column.frontier import RemoteFrontier, RowRequests
 from spsample.distributed.partials import received_sums
 from spsample.distributed.wire_format import either, keep_from, pack_pieces, width_of
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
-"""What an owner sends."""
+"""Kinds of answers of an owner."""
 
 STEPS = 8
-"""Steps in which a rank's batches are merged until it is clear what to send, where the batches are small."""
+"""Steps in which a rank's batches are merged until the cheaper kind is known, where the batches are small."""
 
 STEP_ENTRIES = 1 << 16
 """Entries of a step where they are large: down to one batch, whose entries the kernel reads once in place of twice."""
 
 
 class Answered(NamedTuple):
-    """What the owners sent: rows of some parts, sums of the others: k rows for each part, empty where it sent rows."""
+    """Answers of the owners: rows of some parts, sums of the others; k rows for each part, empty where it sent rows."""
 
-    rows: FetchedRows
+    rows: FetchedBlockRows
     sums: list[PartialSums]
 
 
-def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Answered:
-    """What each part answers: the rows of Q, or their sums by column.
+def ask(frontier: RemoteFrontier, rule: QuantisationRule, later_bytes: int) -> Answered:
+    """Ask each part for the rows of Q, or their sums by column.
 
-    `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
+    `later_bytes` is about the number of bytes that an extraction from a part takes if its rows are not fetched now.
     """
     parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
-    one, batches = np.ones(parts, np.int64), np.full(parts, k, np.int64)
+    single, batches = np.ones(parts, np.int64), np.full(parts, k, np.int64)
     shifts = np.zeros(k, np.int64) if rule.shifts is None else rule.shifts
-    sends = [Sent(np.full(parts, later_bytes, np.int64), one), Sent(np.tile(shifts, parts), batches)]
+    sends = [Sent(np.full(parts, later_bytes, np.int64), single), Sent(np.tile(shifts, parts), batches)]
     answers = frontier.ask(sends, _SumsOrRows(rule), phase="sums")
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
@@ -53,7 +53,7 @@ def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Ans
     return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
-def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
+def merged(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
     block = frontier.owners.block
@@ -65,7 +65,7 @@ def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -
     )
 
 
-def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+def draw_from_answers(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
@@ -87,29 +87,27 @@ class _SumsOrRows(NamedTuple):
         limits = (_requested_bytes(block, requests) - later.rows).tolist()
         ends = pointers_of(requests.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
-        found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
-        is_rows = np.array([sums is None for sums in found], np.bool_)
-        sums = [one or _no_sums(block, k) for one, k in zip(found, requests.batches.tolist(), strict=True)]
-        pieces = [one.pieces for one in sums]
+        cheaper = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
+        is_rows = np.array([sums is None for sums in cheaper], np.bool_)
+        of_ranks = [sums or _no_sums(block, k) for sums, k in zip(cheaper, requests.batches.tolist(), strict=True)]
+        pieces = [sums.pieces for sums in of_ranks]
+        sizes = np.array([sum(len(piece.columns) for piece in of_rank) for of_rank in pieces], np.int64)
+        columns = Sent(np.concatenate([piece.columns for of_rank in pieces for piece in of_rank]), sizes)
         rows = rows_for(block, requests, is_rows, False)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            pack_pieces([[np.diff(piece.indptr) for piece in one] for one in pieces]),
-            either(is_rows, _columns_of(pieces), rows.columns),
-            pack_pieces([[piece.numerators for piece in one] for one in pieces], [one.largest for one in sums]),
+            pack_pieces([[np.diff(piece.indptr) for piece in of_rank] for of_rank in pieces]),
+            either(is_rows, columns, rows.columns),
+            pack_pieces(
+                [[piece.numerators for piece in of_rank] for of_rank in pieces], [sums.largest for sums in of_ranks]
+            ),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]
 
 
-def _columns_of(pieces: list[list[ColumnMatrix]]) -> Sent:
-    """The columns of each rank's sums."""
-    columns = np.concatenate([piece.columns for one in pieces for piece in one])
-    return Sent(columns, np.array([sum(len(piece.columns) for piece in one) for one in pieces], np.int64))
-
-
 def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
-    """Bytes that each rank's distinct rows take on the wire."""
+    """Return the bytes of each rank's distinct rows on the wire."""
     lengths = np.split(np.diff(block.matrix.indptr)[requests.rows], np.cumsum(requests.row_counts)[:-1])
     of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
     return requests.entries(block) * bytes_per_entry(block, False) + np.array(of_lengths, np.int64)
@@ -126,9 +124,9 @@ def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: QuantisationRul
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
     An eighth of the batches is merged at a time, or less where they are large, until those merged take as many bytes by
-    themselves. What is merged tells a part of the bytes, never too many, whatever the other batches are: this is always
-    the cheaper of the two, to the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost
-    about 1 / r of their merging.
+    themselves. They are a lower bound of the bytes, whatever the other batches are: the cheaper of the two is always
+    taken, up to the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of
+    their merging.
     """
     pieces: list[ColumnMatrix] = []
     columns, largest = 0, 0

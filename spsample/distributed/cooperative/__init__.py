@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeLayer, CooperativeMiniBatch, Routes
-from spsample.distributed.cooperative.owned import Owners, owners_of
+from spsample.distributed.cooperative.owned import VertexOwners, owners_of
 from spsample.distributed.cooperative.pieces import PieceReader
 from spsample.distributed.cooperative.sharing import pieces_of, require_targets, share_out
 
@@ -11,9 +11,9 @@ __all__ = [
     "CooperativeBulk",
     "CooperativeLayer",
     "CooperativeMiniBatch",
-    "Owners",
     "PieceReader",
     "Routes",
+    "VertexOwners",
     "owners_of",
     "pieces_of",
     "require_targets",

@@ -1,4 +1,4 @@
-"""What one rank has of a cooperative minibatch: its rows of A^1 .. A^L, and who has the rest of what they need."""
+"""A rank's part of a cooperative minibatch: its rows of A^1 .. A^L, and the owners of the other rows they need."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["CooperativeBulk", "CooperativeLayer", "CooperativeMiniBatch", "Route
 
 
 class Routes(NamedTuple):
-    """Where the rows of a layer's sources come from: first this rank's own, then those of ranks 0, 1, ... in turn.
+    """The origin of the rows of a layer's sources: first this rank's own, then those of ranks 0, 1, ... in turn.
 
     Attributes
     ----------
     owned : int
         Vertices of the layer that this rank owns: it has their rows, in the order of `CooperativeMiniBatch.src_nodes`.
     own : int array
-        Which of them are sources here; the targets come first.
+        Places among them of those that are sources here; the targets come first.
     send : int array
-        Which of them other ranks need, rank by rank.
+        Places among them of those that other ranks need, rank by rank.
     send_counts, recv_counts : int64 array (p,)
         Rows that go to each rank, and that come from it.
     """
@@ -41,7 +41,7 @@ class Routes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CooperativeLayer:
-    """A rank's rows of one layer: targets it owns, and the sources that these need, whoever owns them.
+    """A rank's rows of one layer: targets it owns, and the sources that these need, of any owner.
 
     Attributes
     ----------
@@ -50,9 +50,9 @@ class CooperativeLayer:
     dst_nodes, src_nodes : int array
         Global ids. The targets come first among the sources, then other vertices of this rank, then those of others.
     edge_ids : int64 array or None
-        Where they were asked for.
+        None where they were not asked for.
     routes : Routes
-        How the rows of the sources get here.
+        The origin of the rows of the sources.
     """
 
     adj: Adjacency
@@ -70,7 +70,7 @@ class CooperativeLayer:
 
 @dataclass(frozen=True, eq=False)
 class CooperativeMiniBatch:
-    """What one rank has of a minibatch that all ranks share.
+    """A rank's part of a minibatch that all ranks share.
 
     The ranks' rows together are those of the minibatch that one rank would have sampled, each once.
 
@@ -113,7 +113,7 @@ class CooperativeMiniBatch:
 
 
 class CooperativeBulk:
-    """What one rank has of the minibatches of a bulk, all of them, by batch id.
+    """A rank's parts of all minibatches of a bulk, by batch id.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which rank owns which vertex, where all ranks work on one minibatch."""
+"""The owner of each vertex, where all ranks work on one minibatch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array, IntArray
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Owners", "owners_of"]
+__all__ = ["VertexOwners", "owners_of"]
 
 
-class Owners:
+class VertexOwners:
     """The rank that owns each vertex: one of those that have its block row, or its part, by a hash of the vertex id.
 
     Parameters
@@ -34,7 +34,7 @@ class Owners:
     --------
     >>> import spsample
     >>> graph = spsample.Graph([0, 0, 0, 0, 0], [])
-    >>> Owners(graph, np.array([1, 0, 1, 0]), 2, ranks=4).of(np.array([0, 1, 2, 3]))
+    >>> VertexOwners(graph, np.array([1, 0, 1, 0]), 2, ranks=4).of(np.array([0, 1, 2, 3]))
     array([2, 1, 2, 1], dtype=uint16)
     """
 
@@ -44,7 +44,7 @@ class Owners:
 
     @property
     def identity(self) -> str:
-        """What decides the owners, beside the graph, in words."""
+        """Text of what decides the owners, beside the graph."""
         if self._parts is None:
             return f"{self._num_parts} block rows"
         return f"{self._num_parts} parts {sha256(self._parts.astype('<i8').tobytes()).hexdigest()}"
@@ -59,11 +59,11 @@ class Owners:
         return owners.astype(np.uint16)
 
 
-def owners_of(graph: BaseGraph, parts: Any = None, ranks: int | None = None) -> Owners:
-    """Return who owns the vertices of a graph.
+def owners_of(graph: BaseGraph, parts: Any = None, ranks: int | None = None) -> VertexOwners:
+    """Return the owners of the vertices of a graph.
 
     Of a graph in block rows a vertex belongs to the ranks of its block row, which have its row of A and, where they are
-    placed alike, its features. Of any other graph vertices are dealt out by a hash, unless there are parts.
+    placed alike, its features. Of any other graph vertices are distributed by a hash, unless there are parts.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def owners_of(graph: BaseGraph, parts: Any = None, ranks: int | None = None) -> 
     """
     ranks = graph.comm.size if ranks is None else ranks
     if parts is None:
-        return Owners(graph, None, graph.num_block_rows, ranks=ranks)
-    return Owners(graph, *parts_on_ranks(graph, parts, ranks), ranks=ranks)
+        return VertexOwners(graph, None, graph.num_block_rows, ranks=ranks)
+    return VertexOwners(graph, *parts_on_ranks(graph, parts, ranks), ranks=ranks)
 
 
 def _hashed(vertices: IntArray, size: int) -> Int64Array:

@@ -12,29 +12,28 @@ import numpy as np
 
 from spsample.backends.on_host import pointers_of
 from spsample.comm import Channel, Sent, collective
-from spsample.distributed.cooperative.cut import CutLayer, entries_of_rows
 from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeMiniBatch
-from spsample.distributed.cooperative.pieces import PieceReader, PieceWriter
+from spsample.distributed.cooperative.pieces import CutLayer, PieceReader, PieceWriter, entries_of_rows
 from spsample.errors import CapacityError, InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.comm import Communicator
-    from spsample.distributed.cooperative.owned import Owners
+    from spsample.distributed.cooperative.owned import VertexOwners
     from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
 
 __all__ = ["pieces_of", "require_targets", "share_out"]
 
 
-def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> CooperativeBulk:
+def share_out(bulk: BulkSample, owners: VertexOwners, comm: Communicator) -> CooperativeBulk:
     """Give each rank its rows of all minibatches of a bulk; collective.
 
     Parameters
     ----------
     bulk : BulkSample
         This rank's minibatches of the bulk, drawn with ``include_targets``.
-    owners : Owners
+    owners : VertexOwners
         The same on all ranks.
     comm : Communicator
         Phase "pieces".
@@ -69,14 +68,14 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
             for parts in zip(*arrays, strict=True)
         ]
         received = channel.exchange(sends, phase="pieces")
-        from_ranks = zip(*(np.split(one.rows, np.cumsum(one.counts)[:-1]) for one in received), strict=True)
+        from_ranks = zip(*(np.split(array.rows, np.cumsum(array.counts)[:-1]) for array in received), strict=True)
         pieces: list[CooperativeMiniBatch] = []
         for of_rank in from_ranks:
             pieces += PieceReader(of_rank, comm.size, **has).minibatches(len(host.layers))
     return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
 
 
-def pieces_of(bulk: BulkSample, owners: Owners) -> list[list[NDArray[Any]]]:
+def pieces_of(bulk: BulkSample, owners: VertexOwners) -> list[list[NDArray[Any]]]:
     """The arrays that each rank gets of the minibatches of a bulk on the host, as `PieceReader` reads them.
 
     Examples
@@ -109,7 +108,7 @@ def require_targets(sampler: Sampler) -> None:
         )
 
 
-def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> None:
+def _cut(minibatch: MiniBatch, owners: VertexOwners, writers: list[PieceWriter]) -> None:
     """Write each rank's rows of a minibatch."""
     src = minibatch.src_nodes
     if len(src) >= 2**31:
@@ -129,7 +128,7 @@ def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> No
 
 
 def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32], writers: list[PieceWriter]) -> None:
-    """Write each rank's rows of a layer, and which rows it sends to whom."""
+    """Write each rank's rows of a layer, and the rows that it sends to each other rank."""
     ranks, adj = len(writers), layer.adj
     cut = CutLayer.of(adj, owner, place[: len(owner)], ranks)
     row_counts = np.diff(adj.indptr)[cut.rows]
@@ -138,15 +137,6 @@ def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32]
     others, sent = layer.src_nodes[cut.others], place[cut.others]
     first = pointers_of(cut.others_counts.reshape(-1))
     for rank, writer in enumerate(writers):
-        entries = slice(cut.entry_ptr[rank], cut.entry_ptr[rank + 1])
-        writer.layer(
-            row_counts=row_counts[cut.row_ptr[rank] : cut.row_ptr[rank + 1]],
-            own=cut.own[cut.own_ptr[rank] : cut.own_ptr[rank + 1]],
-            others=others[cut.others_ptr[rank] : cut.others_ptr[rank + 1]],
-            recv_counts=cut.others_counts[rank],
-            indices=cut.numbers[entries],
-            data=None if data is None else data[entries],
-            edge_ids=None if edge_ids is None else edge_ids[entries],
-        )
+        writer.layer(cut, rank, row_counts, others, data, edge_ids)
         runs = first[rank : ranks * ranks : ranks], first[rank + 1 : ranks * ranks + 1 : ranks]
         writer.sends([sent[begin:end] for begin, end in zip(*runs, strict=True)])

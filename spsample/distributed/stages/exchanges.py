@@ -6,7 +6,6 @@ Rows come to the ranks of a column group by request, or the whole block is broad
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,8 +26,10 @@ ROWS, REQUESTS, REDUCTION = "rows", "rows requests", "reduction"
 """Phases."""
 
 
-class RowFetch(ABC):
-    """Fetches rows of one block row of A after the other; one of each stage.
+class RequestedRows:
+    """Rows of A, of one block row in each stage; sparsity-aware, as in the published algorithm 2.
+
+    Row numbers go to the one rank that has the block, and rows come back.
 
     Parameters
     ----------
@@ -44,19 +45,12 @@ class RowFetch(ABC):
         self.block = block
         self.placement = placement
 
-    @abstractmethod
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
-        """The rows with the numbers `wanted` of a block row, the same one on all ranks of the column group.
+        """Fetch the rows with the numbers `wanted` of a block row, the same one on all ranks of the column group.
 
-        None, where there is none left for this column, still is a stage, for the ranks of other columns.
+        None, where this column has no block row left, is a stage too, for the ranks of other columns. Takes two
+        exchanges; in the second only the block's rank sends.
         """
-
-
-class RequestedRows(RowFetch):
-    """Sparsity-aware, as in the published algorithm 2: row numbers go to the one rank that has the block, rows back."""
-
-    def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
-        """Two exchanges; in the second only the block's rank sends."""
         counts = np.zeros(self.channel.group.size, np.int64)
         if block is not None:
             counts[block] = len(wanted)
@@ -65,41 +59,38 @@ class RequestedRows(RowFetch):
         return taken.received(self.channel.exchange(taken.sends(asked.counts), phase=ROWS), counts)
 
 
-class BroadcastRows(RowFetch):
+class BroadcastRows(RequestedRows):
     """Sparsity-oblivious: the whole block is broadcast in the column group, and each rank keeps the rows it wants."""
 
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
-        """One broadcast of each array."""
-        own = self._whole(edge_ids)
+        """Fetch by a broadcast of each array."""
+        A = self.block.matrix
+        ids = self.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
+        own = RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
         lengths, *entries = self.channel.broadcast([packed(own.lengths), *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
         whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         return whole.picked(self.block, wanted)
 
-    def _whole(self, edge_ids: bool) -> RowArrays:
-        """Its own block, of each rank."""
-        A = self.block.matrix
-        ids = self.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
-        return RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
-
 
 class RowGroup(Channel):
-    """All-gathers over the row group: of what its ranks have of different rows, a sum is what stands side by side.
+    """All-gathers over the row group, whose ranks have different rows: their sum is a concatenation.
 
-    All of its ranks have the same Q, which headers tell. Nothing is exchanged where c = 1.
+    All of its ranks have the same Q, which headers compare. Nothing is exchanged where c = 1.
     """
 
-    _contents = 0  # of Q
+    _contents = 0
+    """Number that tells Q from others."""
 
     def of(self, Q: StackedSelector) -> RowGroup:
-        """Return this row group for what its ranks have of the rows of Q."""
+        """Return this row group for rows of Q."""
         other = copy.copy(self)
         if self.group.size > 1:
             other._contents = contents_of(np.array([contents_of(array) for array in Q]))
         return other
 
     def gather(self, arrays: Sequence[Array], *, phase: str = REDUCTION) -> list[Received]:
-        """Arrays of all columns, one column after the other.
+        """Gather arrays of all columns, one column after the other.
 
         Raises
         ------
@@ -111,23 +102,23 @@ class RowGroup(Channel):
         return super().gather(arrays, phase=phase)
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:
-        told = super()._header(np.column_stack([counts, np.full(self.group.size, self._contents)]), call)
-        if (told[:, -1] != self._contents).any():
+        header = super()._header(np.column_stack([counts, np.full(self.group.size, self._contents)]), call)
+        if (header[:, -1] != self._contents).any():
             raise InputError(
                 argument="Q",
                 given="other rows than on other ranks of the row group",
                 expected="the same batches of the same rows on all of them, as algorithm 2 of the paper has them",
                 hint="Take algorithm='column', where each rank asks for rows of its own. Or use bulk_sample.",
             )
-        return told[:, :-1]
+        return header[:, :-1]
 
     def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
-        """Numbers of at least 0, `counts[j]` of them of column j."""
+        """Gather numbers of at least 0, `counts[j]` of them of column j."""
         return unpack(self.gather([packed(values)])[0], counts)
 
     def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
-        """Entries of rows, `counts[j]` of them of column j."""
+        """Gather entries of rows, `counts[j]` of them of column j."""
         return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
 
 
-__all__ = ["BroadcastRows", "RequestedRows", "RowFetch", "RowGroup"]
+__all__ = ["BroadcastRows", "RequestedRows", "RowGroup"]

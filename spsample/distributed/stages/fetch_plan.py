@@ -1,4 +1,4 @@
-"""Who fetches which rows in the published algorithm: block rows of A shared out over the columns of the grid."""
+"""The rows that each rank fetches in the published algorithm: block rows of A split over the columns of the grid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spsample.distributed.placement import Placement
 
 
 class Stages(NamedTuple):
-    """Which column of the grid multiplies by which part of A, and in which stage.
+    """The column of the grid that multiplies by each part of A, and the stage.
 
     Block rows go to columns by `stage_columns`. Of the hub rows, which every rank has, column j takes the j-th of c
     parts.
@@ -34,7 +34,7 @@ class Stages(NamedTuple):
 
     @classmethod
     def of(cls, placement: Placement, num_blocks: int, columns: int) -> Stages:
-        """For p/c block rows and c columns.
+        """Split p/c block rows over c columns.
 
         Examples
         --------
@@ -52,13 +52,13 @@ class Stages(NamedTuple):
         return cls(num_blocks, bounds, np.concatenate([column, np.arange(columns, dtype=np.int64)]))
 
     def blocks_of(self, column: int) -> list[int | None]:
-        """The block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
+        """Return the block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
         blocks = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
         most = int(np.bincount(self.column[: self.num_blocks]).max())
         return [*blocks, *[None] * (most - len(blocks))]
 
     def hubs_of(self, column: int) -> int | None:
-        """The part of the hub rows that a column takes; None where there are no hub rows."""
+        """Return the part of the hub rows that a column takes; None where there are no hub rows."""
         return self.num_blocks + column if len(self.column) > self.num_blocks else None
 
 
@@ -80,8 +80,8 @@ def stage_columns(num_blocks: int, columns: int) -> Int64Array:
 class FetchPlan:
     """The distinct rows of Q, each of which is fetched in one column of the grid.
 
-    They are numbered column by column, part by part and ascending by place. Every rank of a row group, which all have
-    Q, numbers them alike.
+    They are numbered column by column, part by part and ascending by place, alike on all ranks of a row group, which
+    have the same Q.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ class FetchPlan:
     vertices : int array
         Of the distinct rows.
     pairs : int64 array (c,)
-        How many stacked rows of Q are of each column.
+        Number of stacked rows of Q of each column.
     column : int64 array (m,)
         Of each stacked row.
     places : int64 array (m,)
-        Where each stacked row is among those of all columns, column by column and in the order of Q.
+        The place of each stacked row among those of all columns, column by column and in the order of Q.
     """
 
     def __init__(self, Q: StackedSelector, placement: Placement, stages: Stages, columns: int) -> None:
@@ -124,7 +124,7 @@ class FetchPlan:
         self.places[np.argsort(self.column, kind="stable")] = np.arange(len(row))
 
     def wanted(self, part: int | None) -> IntArray:
-        """Numbers, in a block row or among the hub rows, of the distinct rows in a part."""
+        """Return the numbers, in a block row or among the hub rows, of the distinct rows in a part."""
         here = self._local[self._part == part] if part is not None else self._local[:0]
         return here.astype(self.Q.vertices.dtype)
 
@@ -133,21 +133,19 @@ class FetchPlan:
         return self.Q._replace(vertices=self._rows.astype(self.Q.vertices.dtype))
 
     def pairs_of_batch(self, batch: int) -> Int64Array:
-        """(c,) how many stacked rows of the batch at a position are of each column; 0 where there is no such batch."""
+        """Return (c,): numbers of stacked rows of the batch at a position; 0 where there is no such batch."""
         here = self.column[rows_of_batch(self.Q, batch)]
         return np.bincount(here, minlength=len(self.pairs)).astype(np.int64)
 
     def unique_rows(self) -> UniqueRows:
-        """The distinct rows in the order in which they turn up first, batch by batch and there column by column."""
-        order = np.lexsort((self.column, self._batches()))
+        """Return the distinct rows in the order of their first places, batch by batch and there column by column."""
+        batch = np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
+        order = np.lexsort((self.column, batch))
         first = np.sort(np.unique(self._rows[order], return_index=True)[1])
         number = np.empty(len(self.vertices), np.int64)
         number[self._rows[order[first]]] = np.arange(len(first))
         selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
         return UniqueRows(selector, self.Q.vertices[order[first]], first)
-
-    def _batches(self) -> Int64Array:
-        return np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
 
     def selector_of(self, column: int) -> StackedSelector:
         """The stacked rows of one column, for a matrix of its distinct rows."""
@@ -158,7 +156,7 @@ class FetchPlan:
 
 
 class UniqueRows(NamedTuple):
-    """Distinct rows of Q, numbered as they turn up where batches follow each other, each column by column.
+    """Distinct rows of Q, numbered as they first occur, batch by batch and there column by column.
 
     Attributes
     ----------
@@ -167,7 +165,7 @@ class UniqueRows(NamedTuple):
     vertices : int array
         Of the distinct rows.
     places : int64 array
-        Where each turns up first among all stacked rows in that order.
+        The first place of each among all stacked rows in that order.
     """
 
     selector: StackedSelector
@@ -175,7 +173,7 @@ class UniqueRows(NamedTuple):
     places: Int64Array
 
     def of_batch(self, batch: int) -> IntArray:
-        """Those that turn up in the batch at a position, counted among its rows; none where there is no such batch."""
+        """Return those that first occur in the batch at a position, by places in it; none without such a batch."""
         of_batch = rows_of_batch(self.selector, batch)
         here = self.places[slice(*np.searchsorted(self.places, [of_batch.start, of_batch.stop]))]
         rows: IntArray = (here - of_batch.start).astype(self.vertices.dtype)
@@ -183,7 +181,7 @@ class UniqueRows(NamedTuple):
 
 
 def rows_of_batch(Q: StackedSelector, batch: int) -> slice:
-    """Where the rows of the batch at a position are in Q; nowhere where there is no such batch.
+    """Return the slice of Q's rows of the batch at a position; an empty one where there is no such batch.
 
     Examples
     --------

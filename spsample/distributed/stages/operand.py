@@ -1,35 +1,45 @@
-"""`PublishedOperand`: each column of the grid meets its block rows of A one by one; each row adds up the results."""
+"""`StagesOperand`: the published sparsity-aware 1.5D algorithm; and its baseline, which broadcasts all of A."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.partials import added_statistics, partial_statistics, received_sums
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
-from spsample.distributed.stages.exchanges import RequestedRows, RowFetch, RowGroup
+from spsample.distributed.stages.exchanges import BroadcastRows, RequestedRows, RowGroup
 from spsample.distributed.stages.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
-from spsample.sparse.operand import Entries, Frontier
-from spsample.sparse.probability import FrontierStatistics
+from spsample.sparse.operand import Entries, Frontier, RowForm, ScaledForm
+from spsample.sparse.probability import FrontierStatistics, RowStatistics
 
 
-class PublishedOperand(PartitionedOperand):
+class StagesOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
-    p/c^2 stages with one block row each; what they find is put together over the row group. A frontier keeps the rows
+    p/c^2 stages with one block row each; their results are put together over the row group. A frontier keeps the rows
     that were fetched, so that EXTRACT finds them; the published code fetches them again for that product. They are
     fetched again here only where edge ids are wanted of them later.
+
+    Every rank of a row group gets all of P = Q A before it draws from it: the published all-reduce (`"stages"`). P has
+    a row per row of Q: per batch and vertex. GraphSAGE draws from it, and in LADIES it is the product that the
+    extraction selects from (Q_R A of the paper). No two columns have the same row, so that adding up is gathering: a
+    row that several batches need travels once for each of them. Batches follow each other, and of each only the rows
+    are kept that are not there yet, so that memory does not grow with P.
+
+    It costs less than the published algorithm: only the pattern travels, and the weights of a weighted graph, no values
+    where A has none; row lengths are as short as they can be; a layer's rows are fetched and gathered once, for drawing
+    and extraction; of the column law (P is sums by column then, which are added up as published), only the extracted
+    edges are gathered instead of Q_R A.
 
     References
     ----------
@@ -37,8 +47,8 @@ class PublishedOperand(PartitionedOperand):
     5.2 and algorithm 2.
     """
 
-    fetch_rows: type[RowFetch] = RequestedRows
-    """How rows come from the ranks that hold them."""
+    fetch_rows: type[RequestedRows] = RequestedRows
+    """The way in which rows come from the ranks that hold them."""
 
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         super().__init__(grid, held)
@@ -49,19 +59,31 @@ class PublishedOperand(PartitionedOperand):
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
-        """Over the column group. All ranks are its scope: the others of the row group must learn of a failure, too."""
+        """Return a channel over the column group. All ranks are its scope: a failure concerns the row group, too."""
         members = np.arange(grid.num_blocks) * grid.replication + grid.column
         return Channel(grid.comm, grid.column_group, members.tolist())
 
     @staticmethod
     def sampled_batches(grid: ProcessGrid, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of the row group."""
+        """Return the ascending positions of the batches of the row group."""
         positions: Int64Array = np.arange(num_batches, dtype=np.int64)
         here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
         return here
 
-    @abstractmethod
-    def frontier(self, Q: StackedSelector) -> PublishedFrontier: ...
+    def frontier(self, Q: StackedSelector) -> StagesFrontier:
+        return StagesFrontier(self, Q)
+
+
+class ObliviousOperand(StagesOperand):
+    """The published algorithm in which stages broadcast block rows, whichever rows are needed (`"oblivious"`).
+
+    References
+    ----------
+    Koanantakool et al., IPDPS 2016, and Tripathy, Yelick, Buluc, SC 2020, for dense right-hand sides; the baseline of
+    MLSys 2024, section 5.2.1.
+    """
+
+    fetch_rows = BroadcastRows
 
 
 class CachedRows(NamedTuple):
@@ -71,28 +93,32 @@ class CachedRows(NamedTuple):
     arrays: RowArrays
 
     def serves(self, edge_ids: bool) -> bool:
-        """Whether all that is asked for is there."""
+        """Return whether edge ids are there, where they are asked for."""
         return self.arrays.edge_ids is not None or not edge_ids
 
     def of_batch(self, batch: int) -> RowArrays:
-        """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
+        """Return the rows of Q of the batch at a position, each as often as Q has it; none without such a batch."""
         rows = self.F.Q.vertices[rows_of_batch(self.F.Q, batch)]
         return RowArrays.taken(self.F.A, rows, self.arrays.edge_ids is not None)
 
 
-class PublishedFrontier(Frontier):
-    """Rows of A that the columns of the grid fetch, each its own; they are kept as long as the frontier."""
+class StagesFrontier(Frontier):
+    """Rows of A that the columns of the grid fetch, each its own, and that every rank of a row group gets whole.
 
-    A: PublishedOperand
+    They are kept as long as the frontier.
+    """
 
-    def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
+    A: StagesOperand
+
+    def __init__(self, A: StagesOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
         self.row_group = A.row_group.of(Q)
         self.plan = FetchPlan(Q, A.held.placement, A.stages, self.row_group.group.size)
         self._column: CachedRows | None = None
+        self._group: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
-        """The rows of Q that this rank's column fetches, fetched when first asked for."""
+        """Return the rows of Q that this rank's column fetches, fetched at the first call."""
         if self._column is None or not self._column.serves(edge_ids):
             column, plan = self.row_group.group.rank, self.plan
             arrays = self._fetched(edge_ids)
@@ -102,7 +128,7 @@ class PublishedFrontier(Frontier):
         return self._column
 
     def _fetched(self, edge_ids: bool) -> RowArrays:
-        """One stage after the other, and then the hub rows, which need none."""
+        """Fetch the rows of one stage after the other, and then the hub rows, which need none."""
         A, column = self.A, self.row_group.group.rank
         pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
@@ -117,17 +143,55 @@ class PublishedFrontier(Frontier):
         return self.in_order(np.diff(rows.A.matrix.indptr)[rows.Q.vertices])
 
     def in_order(self, values: Int64Array) -> Int64Array:
-        """Numbers of at least 0 of all rows of Q, from those of this column's rows."""
+        """Gather numbers of at least 0 of all rows of Q, from those of this column's rows."""
         return self.row_group.numbers(values, self.plan.pairs)[self.plan.places]
 
     def stacked(self, arrays: RowArrays) -> Entries:
-        """Entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
+        """Gather entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
         A, Q = self.A, self.Q
         degrees = self.row_lengths if A.weighting == "row" else None
         everything = self.row_group.rows(arrays, self.plan.pairs)
         everything = everything._replace(columns=everything.columns.astype(A.index_dtype, copy=False))
         rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
+
+    def group_rows(self, edge_ids: bool = False) -> CachedRows:
+        """Return all rows of Q, gathered over the row group at the first call."""
+        if self._group is None or not self._group.serves(edge_ids):
+            self._group = self.all_reduced(self.column_rows(edge_ids))
+            self._column = None  # its rows are among them
+        return self._group
+
+    def all_reduced(self, column: CachedRows) -> CachedRows:
+        """Gather all rows of P, of which each distinct one is kept, from those of every column."""
+        A, plan = self.A, self.plan
+        if self.row_group.group.size == 1:
+            return column
+        unique = plan.unique_rows()
+        pieces = [column.arrays.first(0)]
+        for batch in range(A.channel.reduce_max(len(self.Q.batch_ids))):
+            own, counts = column.of_batch(batch), plan.pairs_of_batch(batch)
+            pieces.append(self.row_group.rows(own, counts).picked(A.held.block, unique.of_batch(batch)))
+        arrays = joined(pieces)
+        return CachedRows(arrays.operand(A.held.block, unique.vertices).frontier(unique.selector), arrays)
+
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.sample_rows(draw, form, edge_ids)
+
+    def take_rows(self, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.take_rows(edge_ids)
+
+    def _row_statistics(self) -> RowStatistics:
+        return self.group_rows().F.row_statistics
+
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.group_rows().F.entry_counts(exclude)
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        return self.group_rows().F.locate(rows, offsets, exclude)
+
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return self.group_rows().F.draw_entries(numerators, draw)
 
     def _batch_statistics(self) -> FrontierStatistics:
         counts, exponents = partial_statistics(self.column_rows().F)
@@ -136,7 +200,7 @@ class PublishedFrontier(Frontier):
         return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
-        """Totals of each column's rows, added up: the published all-reduce."""
+        """Add up the totals of each column's rows: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         counts, columns, values = self.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
@@ -144,11 +208,13 @@ class PublishedFrontier(Frontier):
         return A.backend.add_columns(sums, A.num_nodes, rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """From each column's rows; the edges are put together."""
+        """Extract from all rows where they are here; else from each column's, and gather the edges."""
+        if self._group is not None and self._group.serves(edge_ids):
+            return self._group.F.extract(src_ptr, src, edge_ids)
         rows = self.column_rows(edge_ids).F
-        found = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
+        edges = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
         width = width_of(int(np.diff(src_ptr).max(initial=1)) - 1)
-        return self.stacked(found._replace(columns=found.columns.astype(f"u{width}")))
+        return self.stacked(edges._replace(columns=edges.columns.astype(f"u{width}")))
 
 
-__all__ = ["CachedRows", "PublishedFrontier", "PublishedOperand"]
+__all__ = ["CachedRows", "ObliviousOperand", "StagesFrontier", "StagesOperand"]

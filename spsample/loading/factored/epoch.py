@@ -1,4 +1,4 @@
-"""One epoch of a factored loader on one rank: its threads, and the letters between them and those of other ranks."""
+"""An epoch of a factored loader on one rank: its threads, and the messages between them and those of other ranks."""
 
 from __future__ import annotations
 
@@ -7,60 +7,43 @@ import time
 import weakref
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
+from spsample.comm.message_thread import EVERYONE, Message, MessageThread
 from spsample.common.locks import renewed
 from spsample.common.packing import pack, unframed
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
+from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
-from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
-from spsample.loading.prefetch import LONGEST_GOODBYE, BackgroundThread
-from spsample.timeline import Phases, waiting_for
+from spsample.loading.prefetch import MAX_JOIN_SECONDS, BackgroundThread
+from spsample.timeline import waiting_for
 
-__all__ = ["FactoredEpoch", "Plan", "Work"]
+if TYPE_CHECKING:
+    from spsample.loading.factored.loader import EpochWork
 
-_ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
-_GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + rank), and from there
-_TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
-_PHASE = "letters of samplers and trainers"
+__all__ = ["FactoredEpoch", "Plan"]
+
+_ASK, _TRAINED, _STANDBY = 0, 1, 2
+"""Kinds of messages to the rank that assigns batches."""
+_GIVE, _BATCH = 3, 4
+"""Kinds of messages to the sampler of a batch (whose number is batch * ranks + rank), and from there."""
+_ASSIGNED, _STEP_END = 5, 6
+"""Kinds of messages from the rank that assigns batches."""
+_PHASE = "messages of samplers and trainers"
 _MICROSECOND = 1e-6
 
 
-class Work(Protocol):
-    """What the ranks of an epoch do.
-
-    Attributes
-    ----------
-    phases : Phases
-    """
-
-    phases: Phases
-
-    def sampled(self, first: int, end: int) -> Iterator[Any]:
-        """The minibatches of a bulk."""
-        ...
-
-    def collated(self, minibatch: Any) -> Any:
-        """The batch of a minibatch, with features, perhaps on its way to a device."""
-        ...
-
-    def arrived(self, batch: Any) -> Any:
-        """The batch, in the thread that uses it."""
-        ...
-
-
 class Plan(NamedTuple):
-    """What all ranks know of an epoch.
+    """The sizes and roles of an epoch, the same on all ranks.
 
     Attributes
     ----------
     roles : Roles
     first, num_batches, per_step, bulk_size, queue_bytes : int
     switches : bool
-        Whether samplers that have sampled all their batches may train.
+        True where samplers that have sampled all their batches may train.
     """
 
     roles: Roles
@@ -73,7 +56,7 @@ class Plan(NamedTuple):
 
     @property
     def first_step(self) -> int:
-        """The step that begins with the first batch, or that after the last one."""
+        """The step that begins with the first batch, or the one after the last step."""
         return -(-self.first // self.per_step)
 
     @property
@@ -83,14 +66,14 @@ class Plan(NamedTuple):
 
 
 class FactoredEpoch:
-    """The steps of an epoch; each is an iterator over the batches that this rank trains.
+    """The steps of an epoch, each an iterator over the batches that this rank trains.
 
     Parameters
     ----------
     plan : Plan
     comm : Communicator
-        Used by the thread that delivers letters alone.
-    work : Work
+        Used by the thread that delivers messages alone.
+    work : EpochWork
 
     Attributes
     ----------
@@ -98,13 +81,13 @@ class FactoredEpoch:
         Of a sampler; empty on other ranks.
     """
 
-    def __init__(self, plan: Plan, comm: Communicator, work: Work) -> None:
+    def __init__(self, plan: Plan, comm: Communicator, work: EpochWork) -> None:
         self._plan, self._rank, self._work = plan, comm.rank, work
         self._roles = plan.roles
-        call = f"{_PHASE} ({self._roles.in_words})"
-        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase=_PHASE, call=call)
+        call = f"{_PHASE} ({self._roles})"
+        self._messages = MessageThread(comm, self._deliver, self._ended, phase=_PHASE, call=call)
         self.queue = BatchQueue(plan.queue_bytes, self._send)
-        self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
+        self._stream: SimpleQueue[Any] = SimpleQueue()  # assigned batches and ends of steps, in order
         self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
         self._arrived: dict[int, Any] = {}
         self._arrival = renewed(threading.Condition())
@@ -114,18 +97,18 @@ class FactoredEpoch:
             for sampler, begin, end in self._roles.shares(plan.first, plan.num_batches, plan.bulk_size)
             for batch in range(begin, end)
         }
-        self._tickets = Tickets(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
+        self._assignments = Assignments(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
         self._threads = [BackgroundThread(self._fetch, self._thread_failed, "features")]
         if self._roles.samples(self._rank):
             self._threads.append(BackgroundThread(self._sample, self._thread_failed, "sampling"))
 
     def steps(self) -> Iterator[Iterator[Any]]:
-        """The steps from the first one on; leaving them ends the epoch on all ranks."""
+        """Yield the steps from the first one on; leaving them ends the epoch on all ranks."""
         if self._plan.first_step == self._plan.num_steps:
             return
         token = _Token()
-        weakref.finalize(token, _leave, self._mailbox, self.queue, self._threads)
-        self._mailbox.start()
+        weakref.finalize(token, _leave, self._messages, self.queue, self._threads)
+        self._messages.start()
         for thread in self._threads:
             thread.start()
         if not self._roles.samples(self._rank):
@@ -147,43 +130,43 @@ class FactoredEpoch:
         self._join()
 
     def fail(self, error: Exception) -> None:
-        """Tell all ranks that this one has failed, wherever they wait."""
-        self._mailbox.fail(error)
+        """Report to all ranks that this one has failed, wherever they wait."""
+        self._messages.fail(error)
 
     # ------------------------------------------------------------------------------------------ the loop's thread
 
     def _of_step(self) -> Iterator[Any]:
         while True:
-            if not self._mailbox.is_here:
+            if not self._messages.is_here:
                 raise BackendError("a pass of a factored loader cannot go on in a forked process")
             with self._work.phases.timed("waiting"):
                 item = self._ready.get()
             if isinstance(item, Exception):
                 self._ready.put(item)
                 raise item
-            if isinstance(item, Sealed):
+            if isinstance(item, StepEnd):
                 return
             begin = time.perf_counter()
             yield self._work.arrived(item)
             del item
             micros = int((time.perf_counter() - begin) / _MICROSECOND)
-            self._mailbox.post(self._roles.dispenser, _TRAINED, micros)
+            self._messages.post(self._roles.coordinator, _TRAINED, micros)
 
     def _ask(self) -> None:
         for _ in range(AHEAD):
-            self._mailbox.post(self._roles.dispenser, _ASK)
+            self._messages.post(self._roles.coordinator, _ASK)
 
     def _finish(self) -> None:
         """Wait until all ranks are here."""
         for thread in self._threads:
             thread.join()
-        self._mailbox.finish()
-        self._mailbox.join()
+        self._messages.finish()
+        self._messages.join()
         if self._failure is not None:
             raise self._failure
 
     def _join(self) -> None:
-        self._mailbox.join()
+        self._messages.join()
         self.queue.close()
         for thread in self._threads:
             thread.join()
@@ -191,11 +174,11 @@ class FactoredEpoch:
     # -------------------------------------------------------------------------------------- threads of this rank
 
     def _thread_failed(self, error: BaseException) -> None:
-        """Tell all ranks, whatever it is."""
+        """Report any exception to all ranks."""
         self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
 
     def _sample(self) -> None:
-        """Sample this rank's bulks; the queue says when to wait."""
+        """Sample this rank's bulks; the queue may have to wait for room."""
         for sampler, begin, end in self._roles.shares(self._plan.first, self._plan.num_batches, self._plan.bulk_size):
             if sampler != self._rank:
                 continue
@@ -206,11 +189,11 @@ class FactoredEpoch:
                 if not is_open:
                     return
         if self._plan.switches:
-            self._mailbox.post(self._roles.dispenser, _STANDBY)
+            self._messages.post(self._roles.coordinator, _STANDBY)
             self._ask()
 
     def _fetch(self) -> None:
-        """Make batches of the minibatches that this rank has tickets for."""
+        """Make batches of the minibatches that are assigned to this rank."""
         input_ = waiting_for("input", "features")
         while True:
             with self._work.phases.timed(input_):
@@ -221,61 +204,61 @@ class FactoredEpoch:
                     return
                 item = self._work.collated(unframed(packed_batch))
             self._ready.put(item)
-            if isinstance(item, Sealed) and item.step + 1 == self._plan.num_steps:
+            if isinstance(item, StepEnd) and item.step + 1 == self._plan.num_steps:
                 return
             if isinstance(item, Exception):
                 return
             del item
 
     def _awaited(self, batch: int) -> Any:
-        """A batch that was sent here; None where a rank has failed."""
+        """Wait for a batch that is sent here; None where a rank has failed."""
         with self._arrival:
             self._arrival.wait_for(lambda: batch in self._arrived or self._failure is not None)
             return self._arrived.pop(batch, None)
 
-    # ------------------------------------------------------------------------- the thread that delivers letters
+    # ------------------------------------------------------------------------ the thread that delivers messages
 
-    def _deliver(self, letter: Letter) -> None:
-        if letter.kind == _BATCH:
+    def _deliver(self, message: Message) -> None:
+        if message.kind == _BATCH:
             with self._arrival:
-                self._arrived[letter.number] = letter.payload
+                self._arrived[message.number] = message.payload
                 self._arrival.notify_all()
-        elif letter.kind == _TICKET:
-            self._stream.put(letter.number)
-        elif letter.kind == _SEALED:
-            self._stream.put(Sealed(letter.number))
-        elif letter.kind == _GIVE:
-            self.queue.give(*divmod(letter.number, self._roles.ranks))
+        elif message.kind == _ASSIGNED:
+            self._stream.put(message.number)
+        elif message.kind == _STEP_END:
+            self._stream.put(StepEnd(message.number))
+        elif message.kind == _GIVE:
+            self.queue.give(*divmod(message.number, self._roles.ranks))
         else:
-            self._give_out(letter)
+            self._assign(message)
 
-    def _give_out(self, letter: Letter) -> None:
-        """On the rank that gives out tickets."""
-        if letter.kind == _STANDBY:
-            self._tickets.stand_by(letter.source)
+    def _assign(self, message: Message) -> None:
+        """Assign batches, on the rank that does."""
+        if message.kind == _STANDBY:
+            self._assignments.stand_by(message.source)
             return
-        ask = self._tickets.ask
-        given = (
-            ask(letter.source)
-            if letter.kind == _ASK
-            else self._tickets.trained(letter.source, letter.number * _MICROSECOND)
+        ask = self._assignments.ask
+        assigned = (
+            ask(message.source)
+            if message.kind == _ASK
+            else self._assignments.trained(message.source, message.number * _MICROSECOND)
         )
-        for one in given:
-            if isinstance(one, Ticket):
-                self._mailbox.post(one.rank, _TICKET, one.batch)
-                self._let_give(self._samplers[one.batch], one)
+        for item in assigned:
+            if isinstance(item, Assignment):
+                self._messages.post(item.rank, _ASSIGNED, item.batch)
+                self._let_give(self._samplers[item.batch], item)
             else:
-                self._mailbox.post(EVERYONE, _SEALED, one.step)
+                self._messages.post(EVERYONE, _STEP_END, item.step)
 
-    def _let_give(self, sampler: int, ticket: Ticket) -> None:
-        """Tell the sampler of a batch where it goes: by a letter without payload, unless it is this rank."""
+    def _let_give(self, sampler: int, assignment: Assignment) -> None:
+        """Let the sampler of a batch send it: by a message without payload, unless it is this rank."""
         if sampler == self._rank:
-            self.queue.give(*ticket)
+            self.queue.give(*assignment)
         else:
-            self._mailbox.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
+            self._messages.post(sampler, _GIVE, assignment.batch * self._roles.ranks + assignment.rank)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
-        self._mailbox.post(rank, _BATCH, batch, minibatch)
+        self._messages.post(rank, _BATCH, batch, minibatch)
 
     def _ended(self, failure: Exception | None) -> None:
         if failure is None:
@@ -295,13 +278,13 @@ def _left(rank: int) -> RankError:
 
 
 class _Token:
-    """What the loop holds: where it is gone, nobody takes batches any more."""
+    """An object that the loop holds: once it is freed, batches are taken no more."""
 
 
-def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
-    """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
-    mailbox.fail(_left(mailbox.rank))
+def _leave(messages: MessageThread, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
+    """End the threads of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
+    messages.fail(_left(messages.rank))
     queue.close()
-    mailbox.join(LONGEST_GOODBYE)
+    messages.join(MAX_JOIN_SECONDS)
     for thread in threads:
-        thread.join(LONGEST_GOODBYE)
+        thread.join(MAX_JOIN_SECONDS)

@@ -1,4 +1,4 @@
-"""`FactoredLoader`: some ranks sample, the others train what these have sampled."""
+"""`FactoredLoader`: some ranks sample, the others train the minibatches of these."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from spsample.comm import collective
 from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import count, format_bytes, require_bytes
-from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
+from spsample.errors import CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource
 from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.copies import COPIES, copies_to
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
-from spsample.loading.options import SamplingOptions
+from spsample.loading.options import SamplingGroup
 from spsample.loading.order import Delivered, as_seeds
+from spsample.loading.ranks import duplicated
 from spsample.planning.budget import largest_fitting
 from spsample.planning.buffers import Buffers
 from spsample.planning.bulk_plan import BulkPlan
@@ -40,18 +41,17 @@ __all__ = ["FactoredLoader"]
 
 
 PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
-"""What a packed minibatch has beside its arrays, at most: their types, and up to 63 bytes before each."""
+"""Bytes of a packed minibatch beside its arrays, at most: their types, and up to 63 bytes before each."""
 
 
 class FactoredLoader(Loader):
     """Iterate over minibatches that other ranks sample: the last ranks sample, the others train.
 
     Samplers need the graph, trainers features and labels, and so do samplers that may train (``switches``). A sampler
-    keeps its minibatches in a queue, until a trainer
-    is free. A *step* is a fixed list of B batches, whatever the number of trainers: step t has the batches t B to
-    (t + 1) B - 1. Each is trained by whoever is free, and all ranks go through the steps together. So a rank may have
-    several batches of a step, or none; gradients that are added in the order of the batches do not depend on it
-    (`spsample.training.FactoredGradients`).
+    keeps its minibatches in a queue, until a trainer is free. A *step* is a fixed list of B batches, for any number of
+    trainers: step t has the batches t B to (t + 1) B - 1. Each is trained by a rank that is free, and all ranks go
+    through the steps together. So a rank may have several batches of a step, or none; gradients that are added in the
+    order of the batches do not depend on it (`spsample.training.FactoredGradients`).
 
     Batches are those of `BulkLoader` with the same arguments. Making a loader is collective, and so is every step. A
     rank that fails or leaves early ends the pass on all ranks.
@@ -63,8 +63,8 @@ class FactoredLoader(Loader):
     seeds, sampler, batch_size, features, labels, shuffle, drop_last, random_seed, edge_ids, backend, device
         As of `BulkLoader`, but that the thread which gathers features also copies batches to a device. Features that
         ranks gather together (`PartitionedFeatures`) do not work: each trainer is in a batch of its own. ``features``
-        may also be a function, called with whether this rank samples, and again where that changes: so the cache of a
-        standby trainer, which keeps the graph too, can be a smaller one.
+        may also be a function of a bool, which is True where this rank samples, called again where that changes: so the
+        cache of a standby trainer, which keeps the graph too, can be a smaller one.
     sampler_ranks
         Ranks that sample, at most p - 1; `samplers_for` chooses by measured times.
     step_batches
@@ -77,14 +77,14 @@ class FactoredLoader(Loader):
     memory_budget
         Bytes, or text, for the bulk that a sampler makes; None: half of what is available.
     switches
-        Whether a sampler that has sampled all its batches of an epoch trains, too, where that ends the epoch sooner.
+        Let a sampler that has sampled all its batches of an epoch train, too, where that ends the epoch sooner.
     timeline
-        Where the threads note what they do and when; None for nowhere.
+        The timeline of the threads' work; None for none.
 
     Attributes
     ----------
     roles : Roles
-        Who samples; `set_sampler_ranks` changes it.
+        The ranks that sample; `set_sampler_ranks` changes them.
     comm : Communicator
     num_batches : int
         Batches of an epoch.
@@ -93,7 +93,7 @@ class FactoredLoader(Loader):
     queue_peak : int
         Bytes in this rank's queue, at most so far.
     phases : Phases
-        What counts `seconds`.
+        The counts of `seconds`.
 
     Raises
     ------
@@ -149,7 +149,7 @@ class FactoredLoader(Loader):
             self.roles = require_roles(graph.comm.size, sampler_ranks)
             local = _local(graph)
             ids, batch_size = check_arguments(local, as_seeds(local, seeds), sampler, batch_size)
-            sampling = SamplingOptions(require_bool("shuffle", shuffle), drop_last, random_seed, edge_ids, backend)
+            sampling = SamplingGroup(require_bool("shuffle", shuffle), drop_last, random_seed, edge_ids, backend)
             super().__init__(graph, ids, sampler, batch_size, sampling)
             batches = graph.comm.size if step_batches is None else step_batches
             self.step_batches = require_int("step_batches", batches, minimum=1)
@@ -157,7 +157,8 @@ class FactoredLoader(Loader):
             self.switches = require_bool("switches", switches)
             self._deliver_by(copies_to(device), timeline)
             self._local_graph = local.to_device(self.backend)
-            self._features_of = features if _is_function(features) else None
+            is_function = callable(features) and not isinstance(features, FeatureSource)
+            self._features_of = features if is_function else None
             self.collate = Collate(None if self._features_of else features, labels, local)
             self._place_features()
             self._most_batches = require_bulk_size("bulk_size", bulk_size)
@@ -171,7 +172,7 @@ class FactoredLoader(Loader):
         self.bulk_size = 1
         self._plan_bulks()
         self._require_same_data()
-        self._letters = _for_letters(self.comm)
+        self._message_comm = duplicated(self.comm, "Pipelines without threads: sync.")
         self._under_way: FactoredEpoch | None = None
         self.trained = self.queue_peak = 0
 
@@ -193,12 +194,12 @@ class FactoredLoader(Loader):
         return -(-self.num_batches // self.step_batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches that this rank trains, in the current epoch; as `steps`, one after the other."""
+        """Iterate over the batches that this rank trains in the current epoch, one of `steps` after the other."""
         for step in self.steps():
             yield from step
 
     def steps(self) -> Iterator[Iterator[Batch]]:
-        """The steps of the current epoch, each an iterator over the batches that this rank trains.
+        """Yield the steps of the current epoch, each an iterator over the batches that this rank trains.
 
         All of them are taken, in order, before the next step. `state_dict` between two steps is exact; within a step it
         is that of the step's beginning.
@@ -207,7 +208,7 @@ class FactoredLoader(Loader):
         yield from self._one_pass(self._delivered, advance=False)
 
     def fail(self, error: Exception) -> None:
-        """Tell all ranks what the loop of this one has failed with: they raise it where they wait for batches."""
+        """Report the error of this rank's loop to all ranks: they raise it where they wait for batches."""
         if self._under_way is not None:
             self._under_way.fail(error)
 
@@ -233,25 +234,25 @@ class FactoredLoader(Loader):
             raise
 
     def trial_bulk(self) -> list[MiniBatch]:
-        """The first bulk of the last epoch there can be, to measure on; within the memory of samplers."""
+        """Sample the first bulk of the last possible epoch, to measure on; within the memory of samplers."""
         if self.plan is None:
             self.plan = self._planned()
         return list(self._trial.sampled(0, min(self.bulk_size, self.num_batches)))
 
     def trial_batch(self, minibatch: MiniBatch) -> Batch:
-        """The batch of a minibatch of `trial_bulk`."""
+        """Make the batch of a minibatch of `trial_bulk`."""
         return self._copies.arrived(self._trial.collated(minibatch))  # type: ignore[no-any-return]
 
     @property
-    def _trial(self) -> _Work:
+    def _trial(self) -> EpochWork:
         epoch = 2**64 - 1
-        return _Work(self, epoch, self._positions(epoch))
+        return EpochWork(self, epoch, self._positions(epoch))
 
     def close(self) -> None:
-        """End a pass that is under way, and free the communicator of the letters; collective, and the last call."""
+        """End a pass that is under way, and free the communicator of the messages; collective, and the last call."""
         self._leave_pass()
         if not self._is_closed:
-            self._letters.close()
+            self._message_comm.close()
         self._is_closed = True
 
     # --------------------------------------------------------------------------------------------------- a pass
@@ -263,16 +264,10 @@ class FactoredLoader(Loader):
                 raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
         require_same(self.comm, epoch=epoch, next_batch=first)
         plan = Plan(
-            self.roles,
-            first,
-            self.num_batches,
-            self.step_batches,
-            self.bulk_size,
-            self.queue_memory,
-            self.switches,
+            self.roles, first, self.num_batches, self.step_batches, self.bulk_size, self.queue_memory, self.switches
         )
-        self._leave_pass()  # passes share the communicator of the letters
-        under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
+        self._leave_pass()  # passes share the communicator of the messages
+        under_way = FactoredEpoch(plan, self._message_comm, EpochWork(self, epoch, self._positions(epoch)))
         self._under_way = under_way
         this_pass = self._pass
         try:
@@ -285,13 +280,13 @@ class FactoredLoader(Loader):
                 self._under_way = None
 
     def _leave_pass(self) -> None:
-        """End a pass that is under way, as the loop of an exception that is still being handled."""
+        """End a pass that is under way, as in the loop of an exception that is still being handled."""
         if self._under_way is not None:
             self._under_way.leave()
             self._under_way = None
 
     def _counted(self, batches: Iterator[Batch], begin: int, this_pass: int) -> Iterator[Batch]:
-        """The batches of a step; once none is left, a state goes on with the next one."""
+        """Yield the batches of a step; once none is left, a state goes on with the next step."""
         for batch in batches:
             self.trained += 1
             yield batch
@@ -300,7 +295,7 @@ class FactoredLoader(Loader):
             self._next_batch = min(begin + self.step_batches, self.num_batches)
 
     def _place_features(self) -> None:
-        """Gather from where the role of this rank says."""
+        """Make the features for the role of this rank."""
         if self._features_of is not None:
             self.collate = Collate(None, self.labels, self._local_graph)  # one cache at a time
             features = self._features_of(self.roles.samples(self.comm.rank))
@@ -308,13 +303,13 @@ class FactoredLoader(Loader):
         _require_own(self.features)
 
     def _place_again(self, has_changed: bool) -> None:
-        """Gather from elsewhere where the role of this rank has changed; collective."""
+        """Make other features where the role of this rank has changed; collective."""
         with collective(self.comm, call="features of another role"):
             if has_changed:
                 self._place_features()
 
     def _plan_bulks(self) -> None:
-        """Plan the bulks of samplers, which see the graph; collective."""
+        """Plan the bulks of samplers, which have the graph; collective."""
         with collective(self.comm, call="the plan of FactoredLoader"):
             mine = 2**62
             if self.roles.samples(self.comm.rank):
@@ -332,7 +327,7 @@ class FactoredLoader(Loader):
         trains = [self.switches or not self.roles.samples(rank) for rank in range(self.comm.size)]
         everyone = all_gather_object(self.comm, ", ".join(mine))
         first = everyone[0]  # rank 0 trains
-        other = [rank for rank, given in enumerate(everyone) if trains[rank] and given != first]
+        other = [rank for rank, data in enumerate(everyone) if trains[rank] and data != first]
         if other:
             raise InputError(
                 argument="features",
@@ -342,7 +337,7 @@ class FactoredLoader(Loader):
             )
 
     def _size_within(self, plan: BulkPlan) -> int:
-        """The batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
+        """Return the batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
         batches = max(self.num_batches, 1)
         room = largest_fitting(batches, lambda size: self._queued_bytes(plan, size) <= self.queue_memory)
         size = min(plan.bulk_size, max(room, 1)) if self._most_batches is None else self._most_batches
@@ -358,7 +353,7 @@ class FactoredLoader(Loader):
         return size
 
     def _queued_bytes(self, plan: BulkPlan, size: int) -> int:
-        """Bytes of a bulk whose minibatches are packed one by one."""
+        """Return the bytes of a bulk whose minibatches are packed one by one."""
         return plan.result_bytes(size) + size * (PACKING_BYTES + PACKING_BYTES_OF_LAYER * len(self.sampler.sizes))
 
     @property
@@ -375,8 +370,8 @@ class FactoredLoader(Loader):
         )
 
 
-class _Work:
-    """What the threads of an epoch do."""
+class EpochWork:
+    """The work of a loader's threads in an epoch."""
 
     def __init__(self, loader: FactoredLoader, epoch: int, positions: NDArray[np.int64]) -> None:
         self._loader, self._epoch, self._positions = loader, epoch, positions
@@ -396,7 +391,7 @@ class _Work:
             del bulk
 
     def collated(self, minibatch: MiniBatch) -> Any:
-        """Gather features, put labels to it, and begin to copy the batch where it has to go to a device."""
+        """Gather features, add labels, and begin to copy the batch where it has to go to a device."""
         loader = self._loader
         places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
         with self.phases.timed("features", minibatch.batch_id):
@@ -408,12 +403,12 @@ class _Work:
             return loader._copies.sent(batch)
 
     def arrived(self, batch: Any) -> Batch:
-        """The batch, in the loop."""
+        """Return the batch, in the loop."""
         return self._loader._copies.arrived(batch)  # type: ignore[no-any-return]
 
 
 def _local(graph: BaseGraph) -> Any:
-    """The whole graph, which every rank has."""
+    """Return the whole graph, which every rank has."""
     local = getattr(graph, "graph", None)
     if graph.host is None or local is None:
         raise InputError(
@@ -425,10 +420,6 @@ def _local(graph: BaseGraph) -> Any:
     return local
 
 
-def _is_function(features: Any) -> bool:
-    return callable(features) and not isinstance(features, FeatureSource)
-
-
 def _require_own(features: Any) -> None:
     """Refuse features that all ranks gather at once."""
     if comm_of(features).size > 1:
@@ -438,10 +429,3 @@ def _require_own(features: Any) -> None:
             expected="features that each rank reads by itself: an array, or those of a store",
             hint="Each trainer is in a batch of its own.",
         )
-
-
-def _for_letters(comm: Any) -> Any:
-    try:
-        return comm.duplicate()
-    except BackendError as error:
-        raise BackendError(f"{error} Pipelines without threads: sync.") from error

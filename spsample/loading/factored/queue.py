@@ -16,7 +16,7 @@ __all__ = ["BatchQueue"]
 
 
 class BatchQueue:
-    """Packed minibatches by batch id, in at most `most_bytes`, until they are given to a rank.
+    """Packed minibatches by batch id, in at most `most_bytes`, until they are sent to a rank.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class BatchQueue:
             self._send(rank, batch, packed)
 
     def close(self) -> None:
-        """Let nobody wait."""
+        """Let all waiting calls return."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Which ranks sample and which train, and how many samplers there should be."""
+"""The roles of ranks, which sample or train, and the number of samplers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spsample.planning.bulk_plan import bulk_ranges, warm_up_divisor
 __all__ = ["Roles", "SamplerCount", "samplers_for"]
 
 BULKS_PER_SAMPLER = 4
-"""At least, in an epoch."""
+"""Bulks of each sampler in an epoch, at least."""
 
 
 class Roles(NamedTuple):
@@ -26,7 +26,7 @@ class Roles(NamedTuple):
     Examples
     --------
     >>> roles = Roles(ranks=4, samplers=1)
-    >>> roles.trainers, roles.samples(3), roles.in_words
+    >>> roles.trainers, roles.samples(3), str(roles)
     (3, True, 'rank 3 samples, ranks 0 to 2 train')
     """
 
@@ -39,43 +39,41 @@ class Roles(NamedTuple):
         return self.ranks - self.samplers
 
     @property
-    def dispenser(self) -> int:
-        """The rank that gives out tickets: a sampler."""
+    def coordinator(self) -> int:
+        """The rank that assigns batches to ranks: a sampler."""
         return self.ranks - 1
 
     def samples(self, rank: int) -> bool:
-        """Whether a rank samples."""
+        """Return whether a rank samples."""
         return rank >= self.trainers
 
     def shares(self, first: int, num_batches: int, bulk_size: int) -> Iterator[tuple[int, int, int]]:
-        """Each bulk's sampler, first batch and end: the samplers take bulks in turn.
+        """Yield each bulk's sampler, first batch and end: the samplers take bulks in turn.
 
         Each sampler gets at least four in an epoch, where there are as many batches, and the first ones are smaller:
-        so trainers have something to do soon, and all samplers share the work.
+        so trainers get batches soon, and all samplers share the work.
         """
         size = min(bulk_size, max(num_batches // (BULKS_PER_SAMPLER * self.samplers), 1))
         for number, (begin, end) in enumerate(bulk_ranges(first, num_batches, size, warm_up_divisor(1))):
             yield self.trainers + number % self.samplers, begin, end
 
-    @property
-    def in_words(self) -> str:
-        """Who does what."""
+    def __str__(self) -> str:
         samplers, trainers = range(self.trainers, self.ranks), range(self.trainers)
         return (
             f"{_named(samplers)} {_verb('sample', len(samplers))}, {_named(trainers)} {_verb('train', len(trainers))}"
         )
 
     def explain(self, error: CommunicationError | RankError) -> None:
-        """Add `in_words` to what an error says that names a rank which is lost or has failed, unless it says so."""
-        if self.in_words in str(error):
+        """Add the roles to the text of an error that names a rank which is lost or has failed, unless it is there."""
+        if str(self) in str(error):
             return
         if isinstance(error, RankError):
-            error.message = f"{error.message} ({self.in_words})"
-        error.args = (f"{error} ({self.in_words})",)
+            error.message = f"{error.message} ({self})"
+        error.args = (f"{error} ({self})",)
 
 
 class SamplerCount(NamedTuple):
-    """How many ranks should sample, and why.
+    """A number of ranks that should sample, and the reason.
 
     Attributes
     ----------
@@ -88,7 +86,7 @@ class SamplerCount(NamedTuple):
 
 
 def samplers_for(ranks: int, sampling_seconds: float, training_seconds: float) -> SamplerCount:
-    """How many of the ranks should sample: N_s = ceil(p / (K + 1)), K = T_t / T_s, and at least one trainer is left.
+    """Compute the number of samplers: N_s = ceil(p / (K + 1)), K = T_t / T_s, and at least one trainer is left.
 
     Parameters
     ----------
@@ -129,7 +127,7 @@ def samplers_for(ranks: int, sampling_seconds: float, training_seconds: float) -
 
 
 def require_roles(ranks: int, samplers: int) -> Roles:
-    """Refuse a factored run on one rank, or one in which nobody trains.
+    """Refuse a factored run on one rank, or one without trainers.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Letters: in order, however big, until all have finished or one has failed."""
+"""Messages: in order, however big, until all have finished or one has failed."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 
 from spsample.comm import Communicator, Recorder, run_threads
-from spsample.comm.mailbox import MOST_BYTES, Letter, Mailbox
+from spsample.comm.message_thread import MAX_BYTES, Message, MessageThread
 from spsample.errors import CommunicationError, InputError, RankError
 
 TIMEOUT = 20.0
 
 
 class Post:
-    """A mailbox that keeps what comes."""
+    """A message thread that keeps what comes."""
 
-    def __init__(self, comm: Communicator, deliver=None, phase: str = "letters") -> None:
-        self.letters: list[Letter] = []
+    def __init__(self, comm: Communicator, deliver=None, phase: str = "messages") -> None:
+        self.messages: list[Message] = []
         self.failure: list[Exception | None] = []
-        self.box = Mailbox(comm, deliver or self.letters.append, self.failure.append, phase=phase)
+        self.box = MessageThread(comm, deliver or self.messages.append, self.failure.append, phase=phase)
         self.box.start()
 
-    def end(self) -> list[Letter]:
+    def end(self) -> list[Message]:
         self.box.finish()
         self.box.join()
         assert self.failure == [None]
-        return self.letters
+        return self.messages
 
 
 def text(word: str) -> np.ndarray:
@@ -56,11 +56,11 @@ def test_letters_of_a_rank_come_in_their_order(size):
         other.join()
         return post.end()
 
-    for rank, letters in enumerate(run_threads(size, body, TIMEOUT)):
-        assert len(letters) == size * 2 * 50
+    for rank, messages in enumerate(run_threads(size, body, TIMEOUT)):
+        assert len(messages) == size * 2 * 50
         for source in range(size):
             for kind in (0, 1):
-                mine = [one for one in letters if (one.source, one.kind) == (source, kind)]
+                mine = [one for one in messages if (one.source, one.kind) == (source, kind)]
                 assert [one.number for one in mine] == list(range(50))
                 assert [one.payload.tobytes().decode() for one in mine] == [
                     f"{source}>{rank}: {kind} {number}" for number in range(50)
@@ -68,13 +68,13 @@ def test_letters_of_a_rank_come_in_their_order(size):
 
 
 def test_letters_that_are_answered():
-    """A mailbox is used by the function that it delivers to, and ends after the answers of others."""
+    """A message thread is used by the function that it delivers to, and ends after the answers of others."""
 
     def body(comm):
-        def deliver(letter):
-            came.append(letter.number)
-            if letter.number < 9:
-                post.box.post((comm.rank + 1) % comm.size, 0, letter.number + 1)
+        def deliver(message):
+            came.append(message.number)
+            if message.number < 9:
+                post.box.post((comm.rank + 1) % comm.size, 0, message.number + 1)
             else:
                 over.set()
 
@@ -91,23 +91,23 @@ def test_letters_that_are_answered():
 
 def test_letters_longer_than_a_round():
     """Each comes whole; a round carries what fits."""
-    length = MOST_BYTES // 2 + 11
+    length = MAX_BYTES // 2 + 11
 
     def body(comm):
         recorder = Recorder(comm)
-        post = Post(recorder, phase="long letters")
+        post = Post(recorder, phase="long messages")
         if comm.rank == 0:
             for number in range(3):
                 post.box.post(1, 0, number, np.full(length, number, np.uint8))
-            post.box.post(1, 0, 3, np.full(MOST_BYTES + 5, 3, np.uint8))
+            post.box.post(1, 0, 3, np.full(MAX_BYTES + 5, 3, np.uint8))
         return [(one.number, len(one.payload), set(one.payload[:: 1 << 16].tolist())) for one in post.end()], recorder
 
-    (none, sender), (letters, _) = run_threads(2, body, TIMEOUT)
+    (none, sender), (messages, _) = run_threads(2, body, TIMEOUT)
     assert none == []
-    assert letters == [(n, length, {n}) for n in range(3)] + [(3, MOST_BYTES + 5, {3})]
+    assert messages == [(n, length, {n}) for n in range(3)] + [(3, MAX_BYTES + 5, {3})]
     phases = sender.traffic.phases
-    assert phases["long letters"].bytes_sent >= 3 * length + MOST_BYTES
-    assert set(phases) == {"long letters"}
+    assert phases["long messages"].bytes_sent >= 3 * length + MAX_BYTES
+    assert set(phases) == {"long messages"}
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -118,13 +118,13 @@ def test_a_rank_that_fails_ends_all(size, faulty, where):
     faulty = min(faulty, size - 1)
 
     def body(comm):
-        def deliver(letter):
+        def deliver(message):
             if comm.rank == faulty and where == "deliver":
-                raise InputError(argument="letter", given=str(letter.number), expected="another")
+                raise InputError(argument="message", given=str(message.number), expected="another")
 
         post = Post(comm, deliver)
         if comm.rank == faulty and where == "fail":
-            post.box.fail(InputError(argument="letter", given="4", expected="another"))
+            post.box.fail(InputError(argument="message", given="4", expected="another"))
             post.box.fail(ZeroDivisionError("a second one"))
         post.box.post(faulty, 0, 4)
         post.box.join()
@@ -136,7 +136,7 @@ def test_a_rank_that_fails_ends_all(size, faulty, where):
         return str(failure), type(failure), failure.raised_by, [one.number for one in again.end()]
 
     for rank, told in enumerate(run_threads(size, body, TIMEOUT)):
-        said = f"letter: got 4 (on rank {faulty}); expected another"
+        said = f"message: got 4 (on rank {faulty}); expected another"
         assert told == (said, InputError, faulty, [6] * size if rank == 0 else [])
 
 
@@ -184,6 +184,6 @@ def test_a_rank_that_goes_without_finishing():
     assert "rank 1 returned" in str(failure)
 
 
-def test_a_mailbox_that_never_began_is_not_waited_for():
+def test_a_message_thread_that_never_began_is_not_waited_for():
     comm = run_threads(1, lambda comm: comm)[0]
-    Mailbox(comm, print, print).join()
+    MessageThread(comm, print, print).join()

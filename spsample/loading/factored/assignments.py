@@ -1,39 +1,39 @@
-"""Who trains which batch: tickets in the order of the batches, to whoever is free."""
+"""The assignment of batches to ranks that train: in the order of the batches, to ranks that are free."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Sealed", "Ticket", "Tickets"]
+__all__ = ["Assignment", "Assignments", "StepEnd"]
 
 AHEAD = 2
-"""Tickets that a rank may hold: one of the batch that it trains, one of the next, which is fetched meanwhile."""
+"""Batches that a rank may have: the one that it trains, and the next one, which is fetched meanwhile."""
 
 
-class Ticket(NamedTuple):
+class Assignment(NamedTuple):
     """A batch, and the rank that trains it."""
 
     batch: int
     rank: int
 
 
-class Sealed(NamedTuple):
-    """All batches of a step have a ticket."""
+class StepEnd(NamedTuple):
+    """The end of a step, all of whose batches are assigned."""
 
     step: int
 
 
-class Tickets:
-    """The tickets of one epoch, given out by one rank.
+class Assignments:
+    """The assignments of one epoch, made on one rank.
 
-    Batches come in order, and the ranks that have none come first. A rank that trains one gets the next ahead of time
+    Batches are assigned in order, first to ranks that have none. A rank that trains one gets the next ahead of time
     where that is of a later step, or where its step has a batch left for each trainer: else another rank may be free
     sooner.
 
-    A sampler that has sampled all its batches stands by. It gets a ticket where that ends the epoch sooner: while
-    M_r T_t / N_t > T_t', for M_r batches without a ticket, N_t trainers that take T_t seconds for a batch, and T_t'
-    seconds of the sampler for one.
+    A sampler that has sampled all its batches stands by. It gets a batch where that ends the epoch sooner: while
+    M_r T_t / N_t > T_t', for M_r unassigned batches, N_t trainers that take T_t seconds for a batch, and T_t' seconds
+    of the sampler for one.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class Tickets:
 
     Examples
     --------
-    >>> tickets = Tickets(first=0, num_batches=3, per_step=2, trainers=2)
-    >>> tickets.ask(0), tickets.ask(1)
-    ([Ticket(batch=0, rank=0)], [Ticket(batch=1, rank=1), Sealed(step=0)])
-    >>> tickets.ask(1)  # it has one
-    [Ticket(batch=2, rank=1), Sealed(step=1)]
+    >>> assignments = Assignments(first=0, num_batches=3, per_step=2, trainers=2)
+    >>> assignments.ask(0), assignments.ask(1)
+    ([Assignment(batch=0, rank=0)], [Assignment(batch=1, rank=1), StepEnd(step=0)])
+    >>> assignments.ask(1)  # ahead of time
+    [Assignment(batch=2, rank=1), StepEnd(step=1)]
     """
 
     def __init__(self, first: int, num_batches: int, per_step: int, trainers: int) -> None:
@@ -67,38 +67,38 @@ class Tickets:
 
     @property
     def left(self) -> int:
-        """Batches without a ticket: M_r."""
+        """Unassigned batches: M_r."""
         return self._end - self._next
 
     def stand_by(self, rank: int) -> None:
-        """A sampler has sampled its batches, and will ask."""
+        """Record that a sampler has sampled its batches, and may train."""
         self._standby.add(rank)
 
-    def ask(self, rank: int) -> list[Ticket | Sealed]:
-        """A rank has room for one more ticket; what is given out now."""
+    def ask(self, rank: int) -> list[Assignment | StepEnd]:
+        """Record that a rank has room for one more batch, and return what is assigned now."""
         self._asking.append(rank)
-        return self._given()
+        return self._assigned()
 
-    def trained(self, rank: int, seconds: float) -> list[Ticket | Sealed]:
-        """A rank has trained the first batch that it held, in so much time, and asks for another one."""
+    def trained(self, rank: int, seconds: float) -> list[Assignment | StepEnd]:
+        """Record the time in which a rank trained the first batch that it had, and that it has room for another one."""
         before = self._seconds.get(rank, seconds)
         self._seconds[rank] = 0.5 * (before + seconds)
         self._held[rank].popleft()
         return self.ask(rank)
 
-    def _given(self) -> list[Ticket | Sealed]:
-        given: list[Ticket | Sealed] = []
+    def _assigned(self) -> list[Assignment | StepEnd]:
+        assigned: list[Assignment | StepEnd] = []
         while self._next < self._end and (rank := self._chosen()) is not None:
             self._asking.remove(rank)
             self._held.setdefault(rank, deque()).append(self._next)
-            given.append(Ticket(self._next, rank))
+            assigned.append(Assignment(self._next, rank))
             self._next += 1
             if self._next == self._end or self._next % self._per_step == 0:
-                given.append(Sealed((self._next - 1) // self._per_step))
-        return given
+                assigned.append(StepEnd((self._next - 1) // self._per_step))
+        return assigned
 
     def _chosen(self) -> int | None:
-        """Who gets the next ticket: a trainer without one, a sampler that stands by, a trainer ahead of time."""
+        """Return the rank of the next batch: a trainer without one, a sampler on standby, a trainer ahead of time."""
         idle = [rank for rank in self._asking if not self._held.get(rank)]
         free = [rank for rank in idle if rank not in self._standby]
         helping = [rank for rank in idle if rank in self._standby and self._pays(rank)]
@@ -113,7 +113,7 @@ class Tickets:
         return self._held[rank][-1] // self._per_step < step or step_end - self._next >= self._trainers
 
     def _pays(self, rank: int) -> bool:
-        """Whether a sampler that trains a batch ends the epoch sooner."""
+        """Return whether a sampler that trains a batch ends the epoch sooner."""
         known = [seconds for other, seconds in self._seconds.items() if other not in self._standby]
         if not known:
             return False
