@@ -10,8 +10,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_contract(backend):
-    """Of 4 ranks, and of their parts of 3, 2 and 1."""
-    status, output = run_job(backend, "over_processes.py", backend)
+    """Of 4 ranks, and of their parts of 3, 2 and 1; over gloo, whose calls take longer, of 3 ranks and such parts."""
+    status, output = run_job(backend, "over_processes.py", backend, ranks={"mpi": 4, "gloo": 3}[backend])
     assert "cases passed" in output, output
     assert "FAILED" not in output, output
     assert status == 0, output
@@ -24,7 +24,7 @@ def test_gloo_under_mpirun():
     cases = "case_all_to_all_v", "case_nested_splits", "case_failure_between_exchanges"
     status, output = run_job("mpi", "over_processes.py", "gloo", *cases, ranks=2)
     assert status == 0, output
-    assert "9 of 9 cases passed" in output
+    assert "6 of 6 cases passed" in output
 
 
 def tells(output, rank):
@@ -35,7 +35,7 @@ def tells(output, rank):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_is_killed(backend):
-    status, output = run_job(backend, "faulty_rank.py", backend, "kill", 400)  # their time-out is beyond the job's
+    status, output = run_job(backend, "faulty_rank.py", backend, "kill", 400, launched=True)  # beyond the job's time
     assert status != 0
     assert "has done all" not in output
     for rank in (0, 1, 3):
