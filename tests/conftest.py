@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue  # the contract runs every CUDA kernel; the others take longer than they would find there
         if path.startswith(("tests/conformance/", "tests/unit/backends/", "tests/unit/test_cpu_")):
             item.add_marker(pytest.mark.sanitize)
+
+
+def pytest_collection_finish() -> None:
+    """What modules hold is not searched by each collection of garbage: tests have many, and torch holds much."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
