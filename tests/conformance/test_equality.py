@@ -24,8 +24,6 @@ import spsample as sp
 from spsample.backends import available_backends
 from spsample.sparse import CSRMatrix, select_rows, spgemm
 
-pytestmark = pytest.mark.sanitize
-
 cases = st.tuples(edge_lists(), st.sampled_from(KINDS), samplers)
 
 

@@ -11,8 +11,6 @@ from spsample.backends.cpu import CpuBackend  # noqa: E402
 from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
-pytestmark = pytest.mark.sanitize
-
 CPU, REFERENCE = CpuBackend(), ReferenceBackend()
 KEY = (0x243F6A88, 0x85A308D3)
 
