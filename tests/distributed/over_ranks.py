@@ -33,7 +33,7 @@ def right(comm, bulk, want):
 
 
 def edge_cases(comm, folder):
-    """Every case by every algorithm, each pair with the next sampler; test_edge_cases.py has all of them in threads."""
+    """Every case by every algorithm, each pair with the next sampler; test_edge_cases.py has more in threads."""
     samplers = WHICH[::3]
     cases = [one for one in CASES.values() if one[0] == comm.size and len(one[2]) <= 1000]
     for number, (_, graph, seeds, batch_size, how) in enumerate(cases):
