@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from covers import pairs
 from equality import threads
-from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
+from test_instruction_sets import CPU, KEY, REFERENCE, SETS, assert_equal, each_set, instruction_set, pointers
 
 from spsample.backends.protocol import Draw, Matrix, PartialSums, QuantisationRule, StackedSelector
 from spsample.sparse import Frontier, LocalOperand
