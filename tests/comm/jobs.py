@@ -24,8 +24,7 @@ MANY_CALLS = BACKENDS[:1] if find_spec("mpi4py") else BACKENDS[1:]
 
 def run_ranks(backend, ranks, *words, timeout=300, launched=False, **environment):
     """Run a Python program as so many ranks: a finished process, with what it said; of gloo by torchrun if asked."""
-    ended = {"PRTE_MCA_odls_base_sigkill_timeout": "10"}  # seconds for the last words of a rank that mpirun ends
-    variables = ranks_environment(ranks) | ended | {"OMP_NUM_THREADS": "1"} | environment
+    variables = ranks_environment(ranks) | {"OMP_NUM_THREADS": "1"} | environment
     if backend == "gloo" and not launched and warm.AVAILABLE:
         return warm.run_job(words, ranks, env=variables, timeout=timeout)
     line = with_launcher([sys.executable, *map(str, words)], ranks, backend)
