@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -52,13 +53,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of the backends `sanitize`; .ci/sanitize collects the same files."""
+    """Mark what `sanitize` has beside files that say so; .ci/sanitize collects the same ones."""
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
-        if path.startswith("tests/conformance/test_cuda_") and path != "tests/conformance/test_cuda_emulated.py":
-            continue  # the contract runs every CUDA kernel; the others take longer than they would find there
-        if path.startswith(("tests/conformance/", "tests/unit/backends/", "tests/unit/test_cpu_")):
+        if path.startswith(("tests/conformance/test_cuda_emulated.py", "tests/unit/test_cpu_")):
             item.add_marker(pytest.mark.sanitize)
+
+
+def pytest_collection_finish() -> None:
+    """What modules hold is not searched by each collection of garbage: tests have many, and torch holds much."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ print(spsample.__version__)
 """
 
 
-@pytest.mark.sanitize
 def test_imports_without_optional_packages():
     done = subprocess.run([sys.executable, "-c", IMPORT_WITHOUT_OPTIONAL], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -51,7 +50,6 @@ def test_all_rooms_are_there():
         _ = spsample.room
 
 
-@pytest.mark.sanitize
 def test_core_says_what_it_was_built_with():
     from spsample import _core
 

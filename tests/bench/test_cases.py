@@ -1,4 +1,4 @@
-"""Every case runs, at tiny sizes, and knows no more of spsample than what its rooms name."""
+"""Rows of a case, and that cases know no more of spsample than what its rooms name; `make bench` runs every case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pandas", reason="the extra spsample[bench]")
 bench = pytest.importorskip("spsample.bench", reason="installed with bench/")
 
-from spsample.bench.case import Case, declared, names_in  # noqa: E402
+from spsample.bench.case import Case, declared  # noqa: E402
 from spsample.bench.records import read_lines  # noqa: E402
 from spsample.bench.run import run_case  # noqa: E402
 from spsample.bench.turns import Settings  # noqa: E402
@@ -30,7 +30,7 @@ LIGHT_PEERS = ("SciPy", "torch")
 FOLDER = Path(bench.__file__).parent
 
 
-@pytest.mark.parametrize("name", names_in("cases"))
+@pytest.mark.parametrize("name", ["sampling", "lookahead", "simulation"])
 def test_case(name, tmp_path):
     case: Case = declared("cases", name)
     # Words choose what is done, all of which is to run; of numbers one is enough.
@@ -45,8 +45,6 @@ def test_case(name, tmp_path):
         ours = [side for side in sides if side["peer"] == "spsample"]
         assert [side["side"] for side in ours] == [side.name for side in case.sides]
         for side in ours:
-            if name.startswith(("gpu", "scripts")) and "missing" in side:
-                continue
             assert len(side["seconds"]) == 1
             assert side["figures"].get("batches", [1])[0] > 0
             assert {len(values) for values in side["figures"].values()} == {1}

@@ -54,8 +54,13 @@ def test_a_killed_run_goes_on(tmp_path):
     assert path.read_bytes().startswith(whole)
 
 
-def test_sides_are_the_same_batches(tmp_path):
-    table = table_of([sampled(tmp_path)])
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return sampled(tmp_path_factory.mktemp("results"))
+
+
+def test_sides_are_the_same_batches(results):
+    table = table_of([results])
     ours = table[table["peer"] == "spsample"]
     assert len(ours) == 4
     assert ours["edges"].nunique() == 1  # whatever k and the form of the result
@@ -197,9 +202,8 @@ def test_ranks_take_turns_and_fail_together(tmp_path):
     assert table["messages"].iloc[1] > 0
 
 
-def test_the_page_needs_no_network_and_names_its_lines(tmp_path):
-    path = sampled(tmp_path)
-    write_report([path], tmp_path / "page.html")
+def test_the_page_needs_no_network_and_names_its_lines(results, tmp_path):
+    write_report([results], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "out/sampling.jsonl:2" in page
     assert 'id="out/sampling.jsonl:2"' in page

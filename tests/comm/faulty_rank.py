@@ -14,10 +14,11 @@ import time
 
 import numpy as np
 
-from spsample.comm import Channel, collective, init
+from spsample.comm import Channel, collective, init, waiting
 from spsample.errors import InputError
 
 FAULTY = 2
+waiting._AT_EXIT = 2  # seconds for the end of a rank that has lost another
 
 
 def exchange(comm):

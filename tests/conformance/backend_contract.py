@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from covers import pairs
 from routing_contract import RoutingContract
 
 from spsample.backends.protocol import (
@@ -209,12 +210,16 @@ def assert_same(one, other):
         np.testing.assert_array_equal(one, other)
 
 
-kinds = pytest.mark.parametrize("kind", ["unweighted", "row", np.float32, np.float64])
-weighted_kinds = pytest.mark.parametrize("kind", [np.float32, np.float64])
+INDEX, VALUES, FLAGS = (np.int32, np.int64), (np.float32, np.float64), (False, True)
+KINDS = ("unweighted", "row", *VALUES)
 
-index_types = pytest.mark.parametrize("index", [np.int32, np.int64])
-value_types = pytest.mark.parametrize("value", [np.float32, np.float64])
-either = pytest.mark.parametrize("replace", [False, True])
+kinds = pytest.mark.parametrize("kind", KINDS)
+weighted_kinds = pytest.mark.parametrize("kind", VALUES)
+
+index_types = pytest.mark.parametrize("index", INDEX)
+value_types = pytest.mark.parametrize("value", VALUES)
+either = pytest.mark.parametrize("replace", FLAGS)
+unbiased = pytest.mark.parametrize(("kind", "index", "replace", "include_targets"), pairs(KINDS, INDEX, FLAGS, FLAGS))
 
 NO_BATCHES: list[list[int]] = []
 EMPTY_BATCHES: list[list[int]] = [[], [], []]
@@ -426,10 +431,7 @@ class BackendContract(RoutingContract):
             columns, where = unstacked(rows)
             self.check_rows(A, columns, where, size, replace, [len(r) for r in ROWS])
 
-    @pytest.mark.parametrize("positions", [False, True])
-    @either
-    @value_types
-    @index_types
+    @pytest.mark.parametrize(("index", "value", "replace", "positions"), pairs(INDEX, VALUES, FLAGS, FLAGS))
     def test_sample_rows_weighted(self, backend, index, value, replace, positions):
         A = matrix(index, value)
         support = [sum(w > 0 for w in row) for row in WEIGHTS]
@@ -441,10 +443,7 @@ class BackendContract(RoutingContract):
             if positions:
                 assert all(A.data[p] > 0 for batch in where for row in batch for p in row)
 
-    @pytest.mark.parametrize("positions", [False, True])
-    @pytest.mark.parametrize("value", [None, np.float32, np.float64])
-    @either
-    @index_types
+    @pytest.mark.parametrize(("value", "index", "replace", "positions"), pairs([None, *VALUES], INDEX, FLAGS, FLAGS))
     def test_sample_rows_scaled(self, backend, index, value, replace, positions):
         """Rows of A D are rows of a matrix with its weights."""
         A, scale = matrix(index, value), ColumnScale(np.array([0b0100110], np.uint64), 3.7)
@@ -970,10 +969,7 @@ class BackendContract(RoutingContract):
         values = [[1.0 / max(len(r), 1) if row_normalized else 1.0] * len(r) for r in ROWS]
         self.check_values(backend, A, Q, values, np.float32, normalize)
 
-    @pytest.mark.parametrize("include_targets", [False, True])
-    @either
-    @kinds
-    @index_types
+    @unbiased
     def test_unbiased_values(self, backend, index, kind, replace, include_targets):
         """As the reference does by its parts, with numerators that are given or read; of a block of rows, too."""
         for block in blocks(kind, index, 7):
@@ -990,10 +986,7 @@ class BackendContract(RoutingContract):
                     given = numerators, 5 if replace else 0, normalize
                     assert_same(backend.unbiased_values(layer, *given), REFERENCE.unbiased_values(layer, *given))
 
-    @pytest.mark.parametrize("include_targets", [False, True])
-    @either
-    @kinds
-    @index_types
+    @unbiased
     def test_extract_unbiased(self, backend, index, kind, replace, include_targets):
         """As the reference does step by step: numerators read by a rule, or the prefix sums that were drawn by."""
         rng, draw = np.random.default_rng(8), Draw(KEY, 1, 5, replace)

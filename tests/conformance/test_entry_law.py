@@ -14,8 +14,6 @@ from spsample.backends.protocol import StackedSelector
 from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.sparse.local import LocalFrontier
 
-pytestmark = pytest.mark.sanitize
-
 
 @st.composite
 def frontiers(draw, num_nodes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covers import pairs
 from each_set import CPU, REFERENCE, SETS, assert_compacts, assert_equal, each_set, instruction_set, pointers
 from equality import KINDS, assert_bulks_same, calls, edge_lists, examples, make_graph, node_wise, subgraphs, threads
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from spsample.backends.protocol import Draw, Matrix, StackedSelector  # noqa: E4
 
 pytestmark = pytest.mark.sanitize
 
+INDEX = (np.int32, np.int64)
 KEY = (0x12345678, 0x9ABCDEF0)
 
 
@@ -55,10 +57,10 @@ def random_selector(rng, num_rows, sizes, ordered, index=np.int32):
     return StackedSelector(pointers([len(p) for p in parts]), vertices, 2**32 - 1 - np.arange(len(parts)))
 
 
-@each_set
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 10, 15, 16, 31, 64, 65, 80])
+@pytest.mark.parametrize(
+    ("name", "index", "replace", "size"),
+    pairs(SETS, INDEX, [False, True], [1, 2, 3, 4, 5, 10, 15, 16, 31, 64, 65, 80]),
+)
 def test_rows_of_all_lengths(name, index, replace, size):
     """Degrees around the fanout, empty rows, the last row of A, and batches that do not fill 16 lanes."""
     rng = np.random.default_rng(size)
@@ -73,11 +75,9 @@ def test_rows_of_all_lengths(name, index, replace, size):
             assert_equal(CPU.sample_rows_uniform(A, Q, draw, False), rows._replace(positions=None))
 
 
-@each_set
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("size", [2, 5, 15, 70])
+@pytest.mark.parametrize(
+    ("name", "index", "weighted", "replace", "size"), pairs(SETS, INDEX, [False, True], [False, True], [2, 5, 15, 70])
+)
 def test_rows_of_a_block(name, index, weighted, replace, size):
     """Rows drawn by the vertices that they are, which need all 48 bits where the index type has them."""
     rng = np.random.default_rng(size)
@@ -135,9 +135,7 @@ def test_rejected_words(name, replace):
     assert_equal(rows, REFERENCE.sample_rows_uniform(A, Q, Draw(KEY, 2, size, replace), False))
 
 
-@each_set
-@pytest.mark.parametrize("count", [1, 2, 4])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("name", "count", "index"), pairs(SETS, [1, 2, 4], INDEX))
 def test_bulk_order(name, count, index):
     """A larger than a range, visited by k batches: every order of visiting gives equal samples."""
     rng = np.random.default_rng(3)
@@ -161,9 +159,7 @@ def test_bulk_order(name, count, index):
         np.testing.assert_array_equal(rows.indptr, np.concatenate([r.indptr for r in one_by_one]))
 
 
-@each_set
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("sizes", [[300], [900] * 3, [2500] * 12])
+@pytest.mark.parametrize(("name", "sizes", "replace"), pairs(SETS, [[300], [900] * 3, [1200] * 12], [False, True]))
 def test_rows_mostly_whole(name, replace, sizes):
     """Long runs of rows that are taken whole among few that are drawn from; piece by piece and in both ranges."""
     rng = np.random.default_rng(len(sizes))
@@ -205,10 +201,9 @@ def batch_rows(A, Q, draw, i):
 # --- compact --------------------------------------------------------------------------------------------------------
 
 
-@each_set
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("include_targets", [False, True])
-@pytest.mark.parametrize("largest", [0, 63, 64, 5000, 2**31 - 2])
+@pytest.mark.parametrize(
+    ("name", "index", "include_targets", "largest"), pairs(SETS, INDEX, [False, True], [0, 63, 64, 5000, 2**31 - 2])
+)
 def test_compact(name, index, include_targets, largest):
     """Dense and sparse sets of vertices, ids up to the largest of int32 (where a hash table serves)."""
     rng = np.random.default_rng(largest)
@@ -233,9 +228,7 @@ def test_compact_with_few_targets(name, index, include_targets):
     assert_compacts(name, targets, columns, index, include_targets)
 
 
-@each_set
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("num_batches", [1, 3, 40])
+@pytest.mark.parametrize(("name", "num_batches", "index"), pairs(SETS, [1, 3, 40], INDEX))
 def test_whole_rows_numbered(name, index, num_batches):
     """A hub's row among short ones: threads share a row's entries, or number batches as they copy them."""
     rng = np.random.default_rng(num_batches)
@@ -252,10 +245,7 @@ def test_whole_rows_numbered(name, index, num_batches):
     assert_equal(sources, REFERENCE.compact(Q, taken.entry_ptr, taken.columns, True))
 
 
-@each_set
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("num_batches", [1, 3, 40])
-@pytest.mark.parametrize("last", [40, 70])
+@pytest.mark.parametrize(("name", "num_batches", "index", "last"), pairs(SETS, [1, 3, 20], INDEX, [40, 70]))
 def test_all_hops_at_once(name, index, num_batches, last):
     """Hubs, empty rows, rows that are taken whole, and batches that find vertices of each other; many draws a row."""
     rng = np.random.default_rng(num_batches)
@@ -271,9 +261,9 @@ def test_all_hops_at_once(name, index, num_batches, last):
         np.testing.assert_array_equal(got, want)
 
 
-@each_set
-@pytest.mark.parametrize("positions", [False, True])
-@pytest.mark.parametrize("sizes", [[2], [300] * 12, [40, 0, *[500] * 60]])
+@pytest.mark.parametrize(
+    ("name", "sizes", "positions"), pairs(SETS, [[2], [300] * 12, [40, 0, *[500] * 60]], [False, True])
+)
 def test_hops_in_bulk_order(name, positions, sizes):
     """A larger than a range: the last hop of all batches, visited range by range, goes between those before it."""
     rng = np.random.default_rng(9)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covers import pairs
 from equality import threads
-from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
+from test_instruction_sets import CPU, KEY, REFERENCE, SETS, assert_equal, each_set, instruction_set, pointers
 
 from spsample.backends.protocol import Draw, Matrix, PartialSums, QuantisationRule, StackedSelector
 from spsample.sparse import Frontier, LocalOperand
@@ -110,9 +111,7 @@ def test_extract_columns_beyond_all_tables():
     assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
 
 
-@each_set
-@pytest.mark.parametrize("k", [30, 64, 65, 130])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(("k", "name", "index"), pairs([30, 64, 65, 130], SETS, [np.int32, np.int64]))
 def test_extract_rows_common_to_many_batches(name, k, index):
     """Rows are read once for up to 64 batches, over several pieces of a long row, on one thread and on several."""
     rng = np.random.default_rng(k)

@@ -7,8 +7,6 @@ from backend_contract import BackendContract
 
 from spsample.backends import get_backend
 
-pytestmark = pytest.mark.sanitize
-
 
 class TestReference(BackendContract):
     @pytest.fixture

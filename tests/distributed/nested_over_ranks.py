@@ -1,4 +1,4 @@
-"""Feature sources nested at random, on all ranks of a job: `LAUNCHER python nested_over_ranks.py BACKEND`, on 4 ranks.
+"""Feature sources nested at random, on all ranks of a job: `LAUNCHER python nested_over_ranks.py BACKEND EXAMPLES`.
 
 Where there is a compiler, each rank puts an emulated device in front of every nest, too.
 The exit status is 0 only if all was right on every rank; a rank that finds a difference ends the job.
@@ -21,15 +21,13 @@ from nested_sources import OnHost, agrees, build, nests, on_device, plain_of, ta
 from spsample.backends import get_backend, registry
 from spsample.comm import init
 
-EXAMPLES = 12
 
-
-def drawn():
+def drawn(examples):
     """The same nests on every rank. Nothing is run while they are drawn: ranks would try again what failed on one."""
     found = []
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         database=None,
@@ -49,9 +47,9 @@ def behind_a_device(source, seed, comm):
     return OnHost(on_device(source, seed, comm), get_backend("cuda").device)
 
 
-def main(backend):
+def main(backend, examples):
     comm = init(backend, 60)
-    found = drawn()
+    found = drawn(int(examples))
     for nest in found:
         with tempfile.TemporaryDirectory() as folder:
             source = build(nest, Path(folder), comm, (1, 2, 4)[nest.seed % 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covers import pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rank_loader import DATA, alone, assert_shared_out, loader_of
@@ -38,11 +39,10 @@ def cached_loader(comm, c, rows, **options):
     return loader_of(comm, c, features=cache_of(source, comm.rank, rows + 10 * comm.rank, way), **options)
 
 
-@pytest.mark.parametrize(("p", "c"), GRIDS)
-@pytest.mark.parametrize("prefetch", [0, 1, 2])
-@pytest.mark.parametrize("fetch", ["batch", "bulk"])
-def test_batches_are_those_of_one_rank(p, c, prefetch, fetch):
+@pytest.mark.parametrize(("grid", "prefetch", "fetch"), pairs(GRIDS, [0, 1, 2], ["batch", "bulk"]))
+def test_batches_are_those_of_one_rank(grid, prefetch, fetch):
     """One rank has a static cache: all go the same way all the same. A pass is left, and gone on with."""
+    p, c = grid
     expected = alone(epochs=3)
 
     def body(comm):

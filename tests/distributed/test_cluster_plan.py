@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +13,7 @@ import pytest
 from counted_bulks import count_bulk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import run_ranks
 from typer.testing import CliRunner
 
 import spsample as sp
@@ -168,11 +167,12 @@ def test_nothing_fits():
         _ = plan.recommended
 
 
-def test_huge_clusters_are_planned_where_the_table_is_small_enough():
-    plan = plan_cluster(PILOT, replace(CLUSTER, ranks=4096))
+def test_huge_clusters_are_planned_where_the_table_is_small_enough(monkeypatch):
+    monkeypatch.setattr("spsample.planning.cluster.plan.MOST_CELLS", 1 << 14)
+    plan = plan_cluster(PILOT, replace(CLUSTER, ranks=256))
     assert plan.left_out == (1, 2)
-    with pytest.raises(CapacityError, match="ranks: got 4096 with c = 1"):
-        plan_cluster(PILOT, replace(CLUSTER, ranks=4096), replication=1)
+    with pytest.raises(CapacityError, match="ranks: got 256 with c = 1"):
+        plan_cluster(PILOT, replace(CLUSTER, ranks=256), replication=1)
 
 
 class OwnNodeWise(sp.Sampler):
@@ -275,16 +275,15 @@ def test_a_plan_of_what_cannot_be_trained_has_no_such_line(words, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.needs("mpi")
+@pytest.mark.needs("gloo")
 def test_the_line_trains(tmp_path):
     from spsample.data import save_dataset
 
     save_dataset(planted(1000), tmp_path / "a graph")
     result = run("plan", str(tmp_path / "a graph"), "--ranks", "2", "--batch-size", "64")
     line = shlex.split(result.stdout[result.stdout.index("spsample launch") :].replace("\\\n", ""))
-    done = subprocess.run(
-        [sys.executable, "-m", "spsample.cli.main", *line[1:], "--epochs", "1"], capture_output=True, text=True
-    )
+    assert line[1:4] == ["launch", "-n", "2"]
+    done = run_ranks("gloo", 2, "-m", "spsample.cli.main", *line[4:], "--epochs", "1")
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout
 

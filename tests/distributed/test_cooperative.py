@@ -271,7 +271,7 @@ def test_trains_as_one_process_does(architecture, sampler):
 
 
 @pytest.mark.parametrize("architecture", ["sage", "gcn", "gat"])
-def test_two_hundred_steps_in_float64(architecture):
+def test_eighty_steps_in_float64(architecture):
     """Without dropout the parameters are those of one process, to 1e-9."""
     sampler = sp.LADIES([30, 40]) if architecture == "gcn" else sp.GraphSAGE([4, 3])
 
@@ -287,7 +287,7 @@ def test_two_hundred_steps_in_float64(architecture):
         model.double()
         gradients, optimizer = CooperativeGradients(model, comm), torch.optim.Adam(model.parameters(), lr=0.01)
         steps = 0
-        while steps < 200:
+        while steps < 80:
             batches = iter(loader)
             while True:
                 with blocks.step():

@@ -74,16 +74,18 @@ def parts_of(n, blocks, how):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("case", CASES)
 def test_same_samples(case, algorithm):
+    """Each with a third of the samplers, the next one for the next algorithm."""
     p, graph, seeds, batch_size, how = CASES[case]
+    which = WHICH[(list(CASES).index(case) + ALGORITHMS.index(algorithm)) % 3 :: 3]
     arguments = {"batch_size": batch_size, "random_seed": 5, "edge_ids": True}
-    want = [batches_of(sp.bulk_sample(graph, seeds, sampler, **arguments)) for sampler in WHICH]
+    want = [batches_of(sp.bulk_sample(graph, seeds, sampler, **arguments)) for sampler in which]
 
     def body(comm, c):
         partition = None if how is None else parts_of(graph.num_nodes, p // c, how)
         hubs = 500 if c == 1 else None
         layout = {"algorithm": algorithm, "partition": partition, "replicate_hubs": hubs}
         parts = sp.PartitionedGraph.from_graph(graph, ProcessGrid(comm, c), **layout)
-        return [batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments)) for sampler in WHICH]
+        return [batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments)) for sampler in which]
 
     for c in (1, 2) if algorithm == "column" else (2,):
         bulks = zip(*run_threads(p, lambda comm: body(comm, c), TIMEOUT), strict=True)  # noqa: B023  (called here)

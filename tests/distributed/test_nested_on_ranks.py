@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import BACKENDS, run_job
+from jobs import run_job
 from nested_sources import agrees, build, nests, plain_of, same_batch
 
 import spsample as sp
@@ -19,7 +19,7 @@ TIMEOUT = 60.0
 GRAPH = sp.load_dataset("rmat:8,6").graph
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(nest=nests(), grid=st.sampled_from(GRIDS))
 def test_nests_have_the_bits_of_the_plain_source(tmp_path_factory, nest, grid):
     p, c = grid
@@ -27,7 +27,7 @@ def test_nests_have_the_bits_of_the_plain_source(tmp_path_factory, nest, grid):
     run_threads(p, lambda comm: agrees(build(nest, folder, comm, c), plain, nest.seed, comm), TIMEOUT)
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     nest=nests(st.just(GRAPH.num_nodes)),
     grid=st.sampled_from(GRIDS),
@@ -59,8 +59,11 @@ def test_batches_have_the_bits_of_plain_ones(tmp_path_factory, nest, grid, fetch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_over_processes(backend):
-    status, output = run_job(backend, Path(__file__).with_name("nested_over_ranks.py"), backend)
+@pytest.mark.parametrize(
+    ("backend", "examples"),
+    [pytest.param("mpi", 8, marks=pytest.mark.needs("mpi")), pytest.param("gloo", 4, marks=pytest.mark.needs("gloo"))],
+)
+def test_over_processes(backend, examples):
+    status, output = run_job(backend, Path(__file__).with_name("nested_over_ranks.py"), backend, examples)
     assert status == 0, output
     assert "right on 4 ranks" in output, output

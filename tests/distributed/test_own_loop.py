@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +11,8 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
-from jobs import BACKENDS
+from jobs import EITHER, run_ranks
 
-from spsample.cli.launch import ranks_environment
 from spsample.data import planted
 
 HERE = Path(__file__).resolve().parent
@@ -36,24 +33,19 @@ def store(tmp_path_factory):
     return path
 
 
-def trained(folder, store, line):
+def trained(folder, store, backend, ranks):
     """Loss and accuracy of each epoch, and every rank's weights at the end."""
     folder.mkdir()
-    variables = ranks_environment(4) | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, env=variables, timeout=300, capture_output=True, text=True)
+    done = run_ranks(backend, ranks, HERE / "own_loop.py", folder, store, 6)
     assert done.returncode == 0, done.stdout + done.stderr
     weights = [np.load(path) for path in sorted(folder.glob("*.npy"))]
     return np.array(EPOCH.findall(done.stdout), dtype=float), weights
 
 
-def program(folder, store):
-    return [sys.executable, str(HERE / "own_loop.py"), str(folder), str(store), "6"]
-
-
 @pytest.fixture(scope="module")
 def alone(store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own-loop") / "alone"
-    told, (weights,) = trained(folder, store, program(folder, store))
+    told, (weights,) = trained(folder, store, "gloo", 1)
     return told, weights
 
 
@@ -70,13 +62,11 @@ def test_learns(alone):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EITHER)
 def test_four_ranks_do_what_one_does(backend, store, alone, tmp_path):
     """All ranks end with the same weights, to the bit, and with those of one process but for rounding."""
     folder = tmp_path / backend
-    option = [] if backend == "mpi" else ["--backend", backend]  # mpi where it is installed
-    launch = [sys.executable, "-m", "spsample.cli.main", "launch", "-n", "4", *option]
-    told, weights = trained(folder, store, [*launch, *program(folder, store)[1:]])
+    told, weights = trained(folder, store, backend, 4)
     assert len(weights) == 4
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])

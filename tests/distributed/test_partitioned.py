@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
+from covers import pairs
 from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered, same_batches
 from stages_variants import ALL_ALGORITHMS, VARIANTS, ComparedGraph
 
@@ -22,17 +22,8 @@ from spsample.planning.cluster.grid_shape import hub_rows
 from spsample.sparse import RowSelector
 
 TIMEOUT = 60
-RANKS = [1, 2, 3, 4, 6, 8]
-
-
-def covering():
-    """Every algorithm, graph and sampler together, each with two numbers of ranks and with edge ids or without."""
-    for (a, algorithm), (g, graph), (s, sampler) in product(
-        enumerate(ALL_ALGORITHMS), enumerate(GRAPHS), enumerate(SAMPLERS)
-    ):
-        n = a + g + s
-        for p in (RANKS[n % 6], RANKS[(n + 3) % 6]):
-            yield pytest.param(algorithm, graph, sampler, p, n % 2 == 0, id=f"{algorithm}-{graph}-{sampler!r}-{p}")
+GRIDS = [(p, c) for p in (1, 2, 3, 4, 6, 8) for c in divisors(p)]
+SOME = [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])]
 
 
 def sampled(A, sampler, seeds, arguments, comm, *, c, partition=None, hubs=None, algorithm="column"):
@@ -41,33 +32,34 @@ def sampled(A, sampler, seeds, arguments, comm, *, c, partition=None, hubs=None,
     return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
 
 
-@pytest.mark.parametrize(("algorithm", "graph", "sampler", "p", "edge_ids"), list(covering()))
-def test_partitioned_equals_local(algorithm, graph, sampler, p, edge_ids):
+@pytest.mark.parametrize(
+    ("algorithm", "sampler", "grid", "graph", "edge_ids"),
+    pairs(ALL_ALGORITHMS, SAMPLERS, GRIDS, GRAPHS, [True, False]),
+    ids=str,
+)
+def test_partitioned_equals_local(algorithm, sampler, grid, graph, edge_ids):
+    p, c = grid
     A = GRAPHS[graph]()
     seeds = np.random.default_rng(1).integers(0, A.num_nodes, 100)
     arguments = {"batch_size": 9, "random_seed": 5, "epoch": 2, "first_batch": 3, "edge_ids": edge_ids}
     want = batches_of(sp.bulk_sample(A, seeds, sampler, **arguments))
     body = partial(sampled, A, sampler, seeds, arguments, algorithm=algorithm)
-    for c in divisors(p):
-        for partition, hubs in ((None, None), (np.random.default_rng(0).integers(0, p // c, A.num_nodes), 1500)):
-            same_batches(gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT)), want)
+    for partition, hubs in ((None, None), (np.random.default_rng(0).integers(0, p // c, A.num_nodes), 1500)):
+        same_batches(gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT)), want)
 
 
-@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
-@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
-@pytest.mark.parametrize("num_seeds", [0, 1, 3])
-def test_ranks_without_batches(algorithm, sampler, num_seeds):
+@pytest.mark.parametrize(
+    ("algorithm", "sampler", "num_seeds", "c"), pairs(ALL_ALGORITHMS, SOME, [0, 1, 3], divisors(8)), ids=str
+)
+def test_ranks_without_batches(algorithm, sampler, num_seeds, c):
     A = GRAPHS["weighted"]()
     arguments = {"batch_size": 1, "random_seed": 5}
     want = batches_of(sp.bulk_sample(A, np.arange(num_seeds), sampler, **arguments))
     body = partial(sampled, A, sampler, np.arange(num_seeds), arguments, algorithm=algorithm)
-    for c in divisors(8):
-        same_batches(gathered(run_threads(8, partial(body, c=c), TIMEOUT)), want)
+    same_batches(gathered(run_threads(8, partial(body, c=c), TIMEOUT)), want)
 
 
-@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
-@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
-@pytest.mark.parametrize("c", [1, 2, 4])
+@pytest.mark.parametrize(("algorithm", "sampler", "c"), pairs(ALL_ALGORITHMS, SOME, [1, 2, 4]), ids=str)
 def test_a_rank_that_fails_fails_on_all(algorithm, sampler, c, monkeypatch):
     A = GRAPHS["plain"]()
 
@@ -100,9 +92,11 @@ def test_a_variant_is_no_choice_of_users(algorithm):
         run_threads(2, body, TIMEOUT)
 
 
-@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("sampler", [sp.LADIES([5, 6]), sp.LADIES([5], law="squared_count"), sp.FastGCN([6])], ids=repr)
+@pytest.mark.parametrize(
+    ("algorithm", "graph", "sampler"),
+    pairs(ALL_ALGORITHMS, GRAPHS, [sp.LADIES([5, 6]), sp.LADIES([5], law="squared_count"), sp.FastGCN([6])]),
+    ids=str,
+)
 def test_the_reference_backend_on_ranks(algorithm, graph, sampler):
     A = GRAPHS[graph]()
     arguments = {"batch_size": 9, "backend": "reference"}
@@ -200,14 +194,20 @@ def lopsided():
     return sp.Graph(np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32))
 
 
-@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
-@pytest.mark.parametrize("sampler", [sp.LADIES([6]), sp.LADIES([6], law="squared_count"), sp.FastGCN([7])], ids=repr)
-@pytest.mark.parametrize("p", [2, 4])
-def test_ranks_that_redraw_more_often_than_others(algorithm, sampler, p):
+@pytest.mark.parametrize(
+    ("algorithm", "sampler", "grid"),
+    pairs(
+        ALL_ALGORITHMS,
+        [sp.LADIES([6]), sp.LADIES([6], law="squared_count"), sp.FastGCN([7])],
+        [grid for grid in GRIDS if grid[0] in (2, 4)],
+    ),
+    ids=str,
+)
+def test_ranks_that_redraw_more_often_than_others(algorithm, sampler, grid):
+    p, c = grid
     A = lopsided()
     batches = [range(6), range(6, 12)] * 8  # on two ranks, one has all that redraw
     seeds, arguments = np.concatenate(batches), {"batch_size": 6, "random_seed": 5}
     want = batches_of(sp.bulk_sample(A, seeds, sampler, **arguments))
     body = partial(sampled, A, sampler, seeds, arguments, algorithm=algorithm)
-    for c in divisors(p):
-        same_batches(gathered(run_threads(p, partial(body, c=c), TIMEOUT)), want)
+    same_batches(gathered(run_threads(p, partial(body, c=c), TIMEOUT)), want)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered, same_batches
+from covers import pairs
+from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batches
 
 import spsample as sp
 from spsample.comm import run_threads
@@ -16,31 +17,40 @@ from spsample.reorder import reorder
 TIMEOUT = 60
 
 
-@pytest.mark.parametrize("p", [2, 4])
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_partitioned_and_replicated(p, graph, tmp_path):
+@pytest.mark.parametrize(
+    ("graph", "sampler", "grid", "algorithm", "edge_ids", "parted", "hubs"),
+    pairs(
+        GRAPHS,
+        SAMPLERS,
+        [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4)],
+        ["column", "stages", "oblivious"],
+        [True, False],
+        [True, False],
+        [None, 1500],
+    ),
+    ids=str,
+)
+def test_partitioned_and_replicated(graph, sampler, grid, algorithm, edge_ids, parted, hubs, tmp_path):
+    p, c = grid
     A = GRAPHS[graph]()
     A.save(tmp_path / "plain")
     reorder(tmp_path / "plain", tmp_path / "moved", np.random.default_rng(0).random(A.num_nodes))
     seeds = np.random.default_rng(1).integers(0, A.num_nodes, 100)
-    for number, sampler in enumerate(SAMPLERS):
-        call = {"sampler": sampler, "batch_size": 9, "random_seed": 5, "edge_ids": number % 2 == 0}
-        want = batches_of(sp.bulk_sample(A, seeds, **call))
-        for c in divisors(p):
-            parts = np.random.default_rng(0).integers(0, p // c, A.num_nodes) if number % 3 == 0 else None
+    call = {"sampler": sampler, "batch_size": 9, "random_seed": 5, "edge_ids": edge_ids}
+    want = batches_of(sp.bulk_sample(A, seeds, **call))
+    parts = np.random.default_rng(0).integers(0, p // c, A.num_nodes) if parted else None
 
-            def body(comm, c=c, parts=parts, call=call, number=number):
-                options = {"partition": parts, "replicate_hubs": 1500 if number % 2 else None}
-                grid = ProcessGrid(comm, c)
-                algorithm = ("column", "stages", "oblivious")[number % 3]
-                opened = PartitionedGraph.open(tmp_path / "moved", grid, algorithm=algorithm, **options)
-                assert opened.digest == sp.Graph.open(tmp_path / "plain").digest
-                cut = PartitionedGraph.from_graph(sp.Graph.open(tmp_path / "moved"), grid, **options)
-                whole = ReplicatedGraph(sp.Graph.open(tmp_path / ("moved" if comm.rank else "plain")), comm)
-                return [batches_of(sp.bulk_sample(shared, seeds, **call)) for shared in (opened, cut, whole)]
+    def body(comm):
+        options = {"partition": parts, "replicate_hubs": hubs}
+        grid = ProcessGrid(comm, c)
+        opened = PartitionedGraph.open(tmp_path / "moved", grid, algorithm=algorithm, **options)
+        assert opened.digest == sp.Graph.open(tmp_path / "plain").digest
+        cut = PartitionedGraph.from_graph(sp.Graph.open(tmp_path / "moved"), grid, **options)
+        whole = ReplicatedGraph(sp.Graph.open(tmp_path / ("moved" if comm.rank else "plain")), comm)
+        return [batches_of(sp.bulk_sample(shared, seeds, **call)) for shared in (opened, cut, whole)]
 
-            for batches in zip(*run_threads(p, body, TIMEOUT), strict=True):
-                same_batches(gathered(list(batches)), want)
+    for batches in zip(*run_threads(p, body, TIMEOUT), strict=True):
+        same_batches(gathered(list(batches)), want)
 
 
 @pytest.mark.parametrize("dtype", [None, "float16", "int8"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import BACKENDS, run_job
+from jobs import MANY_CALLS, run_job
 from routed_cases import DTYPES, gathers_right, links_of, plan_of, routed_on, rows_of, source_of
 from test_rank_loader import DATA, alone, assert_shared_out, loader_of
 
@@ -37,7 +37,7 @@ X = np.arange(24, dtype=np.float32).reshape(12, 2)
 
 @pytest.mark.parametrize(("p", "c"), GRIDS)
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 5), st.sampled_from(DTYPES), st.integers(0, 2**32 - 1))
 def test_equal_to_the_source_to_the_bit(p, c, kind, n, dim, dtype, seed):
     x = rows_of(n, dim, dtype, seed)
@@ -50,7 +50,7 @@ def test_equal_to_the_source_to_the_bit(p, c, kind, n, dim, dtype, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", MANY_CALLS)
 def test_over_processes(backend):
     status, output = run_job(backend, Path(__file__).with_name("routed_over_ranks.py"), backend)
     assert status == 0, output

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from covers import pairs
 
 import spsample as sp
 from spsample.comm import run_threads
@@ -23,10 +24,11 @@ NAMES = ["out-degree", "random", "presc", "replay", "inclusion", "posterior", "r
 SAMPLERS = [sp.GraphSAGE([3, 2]), sp.LADIES([9, 9]), sp.FastGCN([9, 9])]
 
 
-@pytest.mark.parametrize("kind", ["unweighted", "row", "weighted"])
-@pytest.mark.parametrize(("p", "c"), [(2, 1), (4, 2), (3, 1)])
-@pytest.mark.parametrize("name", NAMES)
-def test_equal_on_ranks(name, p, c, kind):
+@pytest.mark.parametrize(
+    ("name", "grid", "kind"), pairs(NAMES, [(2, 1), (4, 2), (3, 1)], ["unweighted", "row", "weighted"])
+)
+def test_equal_on_ranks(name, grid, kind):
+    p, c = grid
     graph = a_graph(kind)
     parts = np.random.default_rng(1).integers(0, p // c, 97)
     options = OPTIONS.get(name, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from jobs import BACKENDS
+import warm
+from jobs import run_ranks
 
 import spsample as sp
 from spsample.comm import run_threads
@@ -105,24 +105,19 @@ def test_a_training_that_fails_leaves_files(tmp_path):
         assert counts_of(rows[rank, "main"])["optimisation"] == 3
 
 
-def command(*words):
-    return [sys.executable, "-m", "spsample.cli.main", *map(str, words)]
+COMMAND = ("-m", "spsample.cli.main")
 
 
 def run(*words):
-    return subprocess.run(command(*words), timeout=300, capture_output=True, text=True, env=environment())
-
-
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    return warm.run(*COMMAND, *words)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_command_on_ranks(backend, tmp_path):
+@pytest.mark.needs("gloo")
+def test_the_command_on_ranks(tmp_path):
     """One file of two processes: a rank is in a step only while the other one is."""
     trace = tmp_path / "t.json"
-    done = run("launch", "-n", 2, "--backend", backend, "train", *SETTINGS, "--epochs", 2, "--trace", trace)
+    done = run_ranks("gloo", 2, *COMMAND, "train", *SETTINGS, "--epochs", 2, "--trace", trace)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"timeline: {trace}" in done.stderr
     assert "waiting per stage" in done.stdout
@@ -157,8 +152,18 @@ def test_resume_with_and_without_a_trace(tmp_path):
 
 @pytest.mark.slow
 def test_traces_that_cannot_be_written_are_refused_before_anything(tmp_path):
-    for words in (("train",), ("launch", "-n", "2", "--backend", "gloo", "train")):
-        done = run(*words, *SETTINGS, "--out", tmp_path / "run", "--trace", tmp_path / "none" / "t.json")
+    for ranks in (1, 2):
+        done = run_ranks(
+            "gloo",
+            ranks,
+            *COMMAND,
+            "train",
+            *SETTINGS,
+            "--out",
+            tmp_path / "run",
+            "--trace",
+            tmp_path / "none" / "t.json",
+        )
         assert done.returncode != 0
         assert done.stderr.count("--trace: got ") == 1, done.stderr
         assert "expected a file in a folder that exists" in done.stderr
@@ -179,7 +184,9 @@ def test_a_diverging_run_leaves_a_trace_and_a_killed_one_none(tmp_path):
     trace.unlink()
     long = ("planted:3000", "--epochs", "10000", "--eval-every", "10000", "--out", tmp_path / "run")
     program = subprocess.Popen(
-        command("train", *long, "--trace", trace), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment()
+        list(map(str, [sys.executable, *COMMAND, "train", *long, "--trace", trace])),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     until = time.monotonic() + 120
     while not (tmp_path / "run" / "checkpoint.pt").is_file() and time.monotonic() < until:

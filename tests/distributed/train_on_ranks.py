@@ -1,4 +1,4 @@
-"""Loaders and training on all ranks of a job: `LAUNCHER python train_on_ranks.py BACKEND`; rank 0 prints.
+"""Loaders and training on all ranks of a job: `LAUNCHER python train_on_ranks.py BACKEND [CASE...]`; rank 0 prints.
 
 Each case runs on all ranks in turn, each as a collective call: what fails on one rank is told by all.
 """
@@ -243,10 +243,10 @@ def checked(case, comm):
         raise
 
 
-def main(backend):
+def main(backend, *chosen):
     torch.set_num_threads(1)
     comm = init(backend, timeout=30)
-    cases = [name for name in globals() if name.startswith("case_")]
+    cases = chosen or [name for name in globals() if name.startswith("case_")]
     for name in cases:
         with collective(comm.duplicate()):
             checked(globals()[name], comm)
@@ -255,4 +255,4 @@ def main(backend):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

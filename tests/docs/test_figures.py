@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs import run_ranks
 
 from spsample.settings.training import PIPELINES
 from spsample.store import to_scipy
@@ -42,12 +43,22 @@ def test_pipelines_have_pictures():
 
 
 @pytest.mark.slow
-def test_pipelines_are_drawn(tmp_path):
+def test_pipelines_are_drawn(tmp_path, monkeypatch):
     pytest.importorskip("torch")
+    pipelines = script("pipelines")
+
+    def traced(pipeline, job, folder):
+        trace = folder / f"{pipeline}.json"
+        more = "--pipeline", pipeline, "--trace", trace
+        done = run_ranks("gloo", 2, "-m", "spsample.cli.main", "train", *job, *more)
+        assert done.returncode == 0, done.stderr
+        return trace
+
+    monkeypatch.setattr(pipelines, "traced", traced)
     job = "planted:400", "--batch-size", "16", "--fanouts", "3,2", "--hidden", "8", "--epochs", "1"
-    script("pipelines").main(tmp_path, job, (1, 3))
+    pipelines.main(tmp_path, job, (1, 3))
     pictures = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert pictures.keys() == {f"pipelines_{name}.png" for name in script("pipelines").PIPELINES}
+    assert pictures.keys() == {f"pipelines_{name}.png" for name in pipelines.PIPELINES}
     assert all(picture.startswith(b"\x89PNG") for picture in pictures.values())
 
 

@@ -11,24 +11,14 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 RECORDS = sorted((DOCS / "adr").glob("0*.md"))[1:]  # after the template
 PAGES = [ROOT / "README.md", *(path for path in sorted(DOCS.rglob("*.md")) if path not in RECORDS)]
-CODE = re.compile(r"^ *```(?!text)[a-z]+\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 OUTSIDE = re.compile(r"\n\n {1,3}(?!\d+\. |[-*] )[^ \n][^\n]*")
 SWALLOWED = re.compile(r"\n\n {4}[^\n]+(?:\n +[^\n]+)*\n(?:\d+\.|-) [^\n]*")
-COLUMNS = {"README.md": 92}
-"""What a line of code may have to be seen whole in a window of 1280 pixels: on GitHub, and on the site (105)."""
 
 
 def nav() -> str:
     """The navigation of the site, as it is written."""
     return (ROOT / "mkdocs.yml").read_text("utf-8").split("\nnav:\n")[1]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_is_not_cut_off(page):
-    blocks = CODE.findall(page.read_text("utf-8"))
-    wide = [line for block in blocks for line in block.splitlines() if len(line) > COLUMNS.get(page.name, 105)]
-    assert not wide
 
 
 def test_what_is_computed_lazily_is_an_attribute():

@@ -16,7 +16,6 @@ from spsample.backends import available_backends, get_backend
 from spsample.backends.reference.random import Stream
 from spsample.sparse.keys import derive_key
 
-pytestmark = pytest.mark.sanitize
 __all__ = ["emulated"]
 
 FILE = Path(__file__).with_name("law.json")

@@ -9,8 +9,6 @@ import pytest
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
-pytestmark = pytest.mark.sanitize
-
 LENGTHS = np.concatenate([np.arange(70), [127, 128, 129, 255, 256, 257, 300, 511, 1024, 5000]])
 
 

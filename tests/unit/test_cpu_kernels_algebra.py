@@ -24,8 +24,6 @@ from spsample.backends.protocol import (  # noqa: E402
     UnbiasedExtraction,
 )
 
-pytestmark = pytest.mark.sanitize
-
 SMALLEST = 5e-324
 INDEX_TYPES = [np.int32, np.int64]
 VALUE_TYPES = [np.float32, np.float64, np.int64, np.uint64]

@@ -17,8 +17,6 @@ _core = pytest.importorskip("spsample._core", reason="the compiled core is not b
 from spsample.backends.cpu import CpuBackend  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
-pytestmark = pytest.mark.sanitize
-
 VALUE_TYPES = [np.float32, np.float64, np.int64, np.uint64]
 FAR = 2**30
 """So many columns that sums for all of them do not pay."""

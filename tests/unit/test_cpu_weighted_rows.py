@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covers import pairs
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 from spsample.backends.cpu import CpuBackend  # noqa: E402
 from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
-
-pytestmark = pytest.mark.sanitize
 
 CPU, REFERENCE = CpuBackend(), ReferenceBackend()
 KEY = (0x243F6A88, 0x85A308D3)
@@ -79,9 +78,7 @@ def check(A, Q, draw, positions=True, threads=()) -> None:
             assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, True, rules), expected)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("value", [np.float32, np.float64])
+@pytest.mark.parametrize(("weights", "replace", "value"), pairs(WEIGHTS, [False, True], [np.float32, np.float64]))
 def test_rows_of_all_lengths(weights, replace, value):
     """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, or too large for lanes."""
     rng = np.random.default_rng(1)

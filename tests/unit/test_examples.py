@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 pytest.importorskip("torch_geometric")
 
@@ -45,9 +43,7 @@ def test_it_learns(name):
 
 
 def run(name, *arguments):
-    command = [sys.executable, str(EXAMPLES / f"train_{name}.py"), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = warm.run(EXAMPLES / f"train_{name}.py", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -66,7 +62,7 @@ def lightning():
     """Skips where Lightning cannot be imported or started, which only another process can find out."""
     pytest.importorskip("pytorch_lightning")
     start = "import pytorch_lightning as one; one.Trainer(accelerator='cpu', logger=False)"
-    tried = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False)
+    tried = warm.run("-c", start)
     if tried.returncode:
         reason = (tried.stderr.splitlines() or [f"exit status {tried.returncode}"])[-1]
         pytest.skip(f"Lightning cannot be started: {reason}")

@@ -105,13 +105,13 @@ def until(program, words):
     raise AssertionError("".join(lines))
 
 
-RUN = ("train", "planted:3000", "--epochs", "40", "--batch-size", "64", *SMALL)
+RUN = ("train", "planted:3000", "--epochs", "20", "--batch-size", "64", *SMALL)
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     folder = tmp_path / "runs of mine" / "long"
     program = start(*RUN, "--out", folder)
-    until(program, "epoch 2 of 40")
+    until(program, "epoch 2 of 20")
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
@@ -124,12 +124,12 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     again = run(*words[1:])
     assert again.exit_code == 0, again.output
     assert f"goes on at epoch {int(told[1]) + 1}, step 1 of 29" in again.stderr
-    assert len(json.loads((folder / "results.json").read_text())["runs"][0]["history"]) == 40
+    assert len(json.loads((folder / "results.json").read_text())["runs"][0]["history"]) == 20
 
 
 def test_sigterm_says_how_to_go_on(tmp_path):
     program = start(*RUN, "--out", tmp_path / "long", "--checkpoint-batches", "5")
-    until(program, "epoch 1 of 40")
+    until(program, "epoch 1 of 20")
     time.sleep(0.3)
     program.terminate()
     _, errors = program.communicate(timeout=60)
@@ -139,7 +139,7 @@ def test_sigterm_says_how_to_go_on(tmp_path):
 
 def test_ctrl_c_without_a_folder(tmp_path):
     program = start(*RUN)
-    until(program, "epoch 2 of 40")
+    until(program, "epoch 2 of 20")
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130

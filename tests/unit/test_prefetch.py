@@ -361,8 +361,8 @@ import numpy as np
 from spsample import sparse
 from spsample.loading.prefetch import StageChain
 
-indptr = np.arange(4001, dtype=np.int64) * 60
-matrix = sparse.CSRMatrix(indptr, np.tile(np.arange(60, dtype=np.int64), 4000), np.ones(240_000), (4000, 4000))
+indptr = np.arange(1501, dtype=np.int64) * 60
+matrix = sparse.CSRMatrix(indptr, np.tile(np.arange(60, dtype=np.int64), 1500), np.ones(90_000), (1500, 1500))
 
 def products():
     while True:
