@@ -147,7 +147,7 @@ class Sampler(ABC):
             layer = self.layer(A, Q, Draw(key, hop, s, self.replace), options)
             if type(layer) is not StackedLayer:
                 name = f"{type(self).__name__}.layer"
-                require_type(name, layer, StackedLayer, "a StackedLayer, as extract_rows returns")
+                require_type(name, layer, StackedLayer, "a StackedLayer, as extract returns")
             Q = layer.next_selector()
             layers.append(BulkLayer.from_stacked(layer))  # what it leaves out is not kept for the next hop
             del layer
