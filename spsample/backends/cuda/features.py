@@ -20,7 +20,7 @@ TAKE_MISSING = Kernel("features", "take_missing")
 
 
 class KeptRows(NamedTuple):
-    """Where the rows of some ids lie among those that are kept on the device.
+    """Places of the rows of some ids among those that are kept on the device.
 
     Attributes
     ----------

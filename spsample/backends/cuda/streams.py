@@ -77,7 +77,7 @@ class Streams:
             memory.keep_for(stream)
 
     def ready(self) -> tuple[int, Any] | None:
-        """What `wait_for` takes: all that the session has given its stream so far; None outside of one."""
+        """A mark that `wait_for` takes: all that the session has given its stream so far; None outside of one."""
         stream = self.current
         return None if stream is None else (stream.ptr, stream.record())
 
