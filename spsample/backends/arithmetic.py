@@ -1,4 +1,4 @@
-"""What the backends share: the floating-point environment, values by parts, and the errors of what runs out."""
+"""Parts that the backends share: the floating-point environment, values by parts, and the errors of what runs out."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ __all__ = ["CpuBackend"]
 
 
 def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
-    """What the kernel returns; its message that the draw numbers ran out becomes the error of the law's section 1."""
+    """The kernel's result; its message that the draw numbers ran out becomes the error of the law's section 1."""
     try:
         return kernel(*arguments)
     except _core.DrawLimitReached as error:
@@ -174,7 +174,7 @@ class CpuBackend(OnHost):
         return ColumnMatrix(*_core.merge_columns(A, Q, rule))
 
     def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
-        """What `merge_columns` gives of all rows of A, from the sums of its parts."""
+        """The result of `merge_columns` for all rows of A, from the sums of its parts."""
         return ColumnMatrix(*_core.add_columns(pieces, num_columns, column_power))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:

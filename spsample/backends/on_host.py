@@ -1,4 +1,4 @@
-"""What the backends share whose arrays are NumPy's."""
+"""Parts shared by the backends whose arrays are NumPy's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def row_lengths(rows: StackedRows) -> Int64Array:
 
 
 def pointers_of(lengths: Sequence[int] | Int64Array) -> Int64Array:
-    """Where stacked parts of these lengths begin, and the end of the last.
+    """Positions where stacked parts of these lengths begin, and the end of the last.
 
     Examples
     --------

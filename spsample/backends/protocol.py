@@ -1,4 +1,4 @@
-"""What a backend is: the kernels of the sampling algebra over plain arrays.
+"""Protocol of a backend: the kernels of the sampling algebra over plain arrays.
 
 A backend sees plain arrays only; it knows no graph class, no sampler and no rank. They are NumPy arrays, but where the
 backend computes on a device: there arrays with an element per row, column or entry are device arrays, which `to_device`
@@ -106,7 +106,7 @@ class StackedSelector(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """How to draw: at most `size` per row; `key` (two 32-bit words) and `hop` enter the counter."""
+    """Parameters of a draw: at most `size` per row; `key` (two 32-bit words) and `hop` enter the counter."""
 
     key: tuple[int, int]
     hop: int
@@ -136,7 +136,7 @@ class ColumnScale(NamedTuple):
         return np.where(bits, self.factor, 1.0)
 
     def has(self, columns: IntArray) -> NDArray[np.bool_]:
-        """Whether each of these columns is in the set; the shape is theirs.
+        """Return whether each of these columns is in the set; the shape is theirs.
 
         Examples
         --------
@@ -234,7 +234,7 @@ class ColumnSample(NamedTuple):
 
 
 class ExtractedLayer(NamedTuple):
-    """What a layer-wise sample led to: `rows` are rows Q of A, restricted to the src columns of their batches.
+    """The extraction of a layer-wise sample: `rows` are rows Q of A, restricted to the src columns of their batches.
 
     `sources` is what `compact` made of the columns of `sample`. With `include_targets` the first src columns of each
     batch are its rows' vertices.
@@ -255,7 +255,7 @@ class ExtractedLayer(NamedTuple):
 
 
 class UnbiasedExtraction(NamedTuple):
-    """How `extract_unbiased` extracts: for a draw with replacement of that `size`, or without (0).
+    """Options of `extract_unbiased`: for a draw with replacement of that `size`, or without (0).
 
     With `include_targets` the first src columns of a batch are its rows' vertices; `positions` of the entries are given
     where asked for, and must be where A has weights; with `normalize` the rows' values sum to 1.
@@ -435,7 +435,7 @@ class Backend(Protocol):
         ...
 
     def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
-        """What `merge_columns` gives of all rows of A, from the sums of its parts.
+        """The result of `merge_columns` for all rows of A, from the sums of its parts.
 
         There is at least one part; all have one type of columns. Sums stay below 2^64. Columns of a row ascend below
         `num_columns`; others are refused or served, but never read or written out of bounds.

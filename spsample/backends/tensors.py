@@ -16,7 +16,7 @@ __all__ = ["Tensors", "is_tensor", "on_stream", "on_this_stream"]
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is one of torch's tensors; torch is not imported for it.
+    """Return whether it is one of torch's tensors; torch is not imported for it.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def on_this_stream() -> AbstractContextManager[Any]:
 
 
 class Tensors(OnHost):
-    """What conversions of minibatches ask of a backend, for tensors wherever they are.
+    """The backend that conversions of minibatches ask, for tensors wherever they are.
 
     Work goes to the stream that is torch's current one.
 

@@ -132,7 +132,7 @@ def to_torch_sparse(batch: MiniBatch) -> list[Any]:
 
 
 def _devices(torch: Any, batch: MiniBatch) -> list[Any]:
-    """Where torch has to put each layer of what is made on the host."""
+    """The device where torch has to put each layer of what is made on the host."""
     return [as_tensor(torch, layer.adj.indices).device for layer in batch.layers]
 
 

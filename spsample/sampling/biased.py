@@ -136,7 +136,7 @@ class Biased(Sampler):
         )
 
     def options(self) -> dict[str, Any]:
-        """What tells it from another one of the same sizes: its sampler, factor and set, the latter by its digest."""
+        """Options that tell it from others of the same sizes: its sampler, factor and set, the latter by its digest."""
         return {
             "sampler": self.sampler,
             "factor": self.factor,

@@ -1,4 +1,4 @@
-"""What `bulk_sample` returns: `BulkSample`, a stack of minibatches, and `MiniBatch`, a view of one."""
+"""The results of `bulk_sample`: `BulkSample`, a stack of minibatches, and `MiniBatch`, a view of one."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Ranges:
 
     @property
     def begin(self) -> Int64Array:
-        """Where each slice begins (k,)."""
+        """Position where each slice begins (k,)."""
         return self._ptr[:-1] + self._more * np.arange(len(self._ptr) - 1)
 
     @property
@@ -54,7 +54,7 @@ class Ranges:
 
     @property
     def end(self) -> Int64Array:
-        """Where each slice ends (k,)."""
+        """Position where each slice ends (k,)."""
         return self.begin + self.size
 
     def take(self, positions: Int64Array) -> Ranges:

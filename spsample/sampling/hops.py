@@ -1,4 +1,4 @@
-"""Which vertices and edges of a sampled batch are of which hop, on the batch's ``edge_index``."""
+"""Vertices and edges of a sampled batch by hop, on the batch's ``edge_index``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Hops"]
 
 
 class Hops:
-    """How many vertices and edges of a batch lie within each hop: layers leave out what no later one reads.
+    """Numbers of vertices and edges of a batch within each hop: layers leave out what no later one reads.
 
     It is an attribute of the batch's ``edge_index``, which stays a plain tensor. An ``edge_index`` that was changed in
     place is no longer the sampler's: `is_of` says so. Pickled or copied it becomes None, as the copy may be changed.
@@ -54,11 +54,11 @@ class Hops:
         return edge_index
 
     def is_of(self, edge_index: Any) -> bool:
-        """Whether the tensor still has the edges that were sampled."""
+        """Return whether the tensor still has the edges that were sampled."""
         return bool(self._version == edge_index._version)
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` returned when it was first called for `key`: layers of a batch share it."""
+        """Return what `make` returned when it was first called for `key`: layers of a batch share it."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]

@@ -1,4 +1,4 @@
-"""What layer-wise samplers share: the values of A^l."""
+"""Base of layer-wise samplers, which share the values of A^l."""
 
 from __future__ import annotations
 

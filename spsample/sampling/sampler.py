@@ -27,7 +27,7 @@ DrawLaw = Literal["row", "entry", "column", "graph"]
 
 
 class Proportion(NamedTuple):
-    """What a vertex is drawn in proportion to: entries of A to the `power`, summed by column, to the `column_power`.
+    """The proportion a vertex is drawn in: entries of A to the `power`, summed by column, to the `column_power`.
 
     `rows` are those whose entries are summed: "each" row of the frontier draws for itself, or the batch draws for the
     whole "frontier", or from the whole "graph". With `power` 0 each entry counts 1.
@@ -101,7 +101,7 @@ class Sampler(ABC):
 
     @property
     def kind(self) -> Kind:
-        """Whether the vertices of a frontier draw each for itself, or the batch for all of them."""
+        """Way to draw: "node-wise", each vertex of a frontier for itself; "layer-wise", the batch for all of them."""
         return "layer-wise" if self.aggregation == "values" else "node-wise"
 
     def draw_law(self, weighting: Weighting) -> DrawLaw:

@@ -195,7 +195,7 @@ def _repeating_rows(ids: IntArray) -> Int64Array:
 
 
 def _merge(ids: IntArray) -> tuple[NDArray[np.bool_], Int64Array]:
-    """Whether each id is the first of its kind in its row, and the place of its kind among the row's, in that order.
+    """Return whether each id is the first of its kind in its row, and its kind's place among the row's, in that order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What EXTRACT gives: the sampled adjacency matrices A^l, compacted, and how their values are weighed."""
+"""Results of EXTRACT: the sampled adjacency matrices A^l, compacted, and how their values are weighed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StackedLayer(NamedTuple):
 
 
 class ExtractOptions(NamedTuple):
-    """What EXTRACT is asked for: keep targets among the columns, and give edge ids."""
+    """Options of EXTRACT: keep targets among the columns, and give edge ids."""
 
     include_targets: bool = True
     edge_ids: bool = False
@@ -46,11 +46,11 @@ Numerators = UInt64Array | QuantisationRule
 
 
 class SourceWeights(Protocol):
-    """How the values of a layer-wise sample weigh its columns: c_v of the law's section 6."""
+    """Weights of a layer-wise sample's columns in its values: c_v of the law's section 6."""
 
     @property
     def normalize(self) -> bool:
-        """Whether rows are rescaled to sum 1 afterwards."""
+        """True where rows are rescaled to sum 1 afterwards."""
         ...
 
     def values(self, kernels: Backend, draw: Draw, layer: ExtractedLayer, numerators: Numerators) -> FloatArray:

@@ -47,7 +47,7 @@ class LayerSample:
 
     @property
     def indptr(self) -> Int64Array:
-        """Where the columns of each batch begin."""
+        """Positions where the columns of each batch begin."""
         return self.drawn.indptr
 
     @property
@@ -57,7 +57,7 @@ class LayerSample:
 
     @property
     def counts(self) -> Int64Array:
-        """How often each column was drawn."""
+        """Number of times that each column was drawn."""
         return self.drawn.counts
 
     @property
@@ -67,7 +67,7 @@ class LayerSample:
 
     @property
     def whole(self) -> NDArray[np.bool_]:
-        """Whether the columns of each batch are all that can be drawn."""
+        """True where the columns of a batch are all that can be drawn."""
         return self.drawn.whole
 
     def extract(self, options: ExtractOptions, weights: SourceWeights | None = None) -> StackedLayer:

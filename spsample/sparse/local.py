@@ -224,7 +224,7 @@ class LocalColumnNorms(NamedTuple):
 
 
 class KeptArrays:
-    """What is derived from all of A, made on first use and kept.
+    """Arrays derived from all of A, made on first use and kept.
 
     For FastGCN 8 (n + 1) bytes of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table
     that leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of

@@ -193,10 +193,10 @@ class ColumnDistribution(Protocol):
 
 
 class EntryLimit:
-    """How many entries a bulk may have: here any number. SAMPLE and EXTRACT call it, on each rank alone."""
+    """Limit on the entries of a bulk: here any number. SAMPLE and EXTRACT call it, on each rank alone."""
 
     def surely_allows(self, entries: int) -> bool:
-        """Whether that many entries may be made at once; they are told to `at_extract` afterwards."""
+        """Return whether that many entries may be made at once; they are told to `at_extract` afterwards."""
         return True
 
     def before_draw(self, frontier: Frontier, draw: Draw) -> None:
@@ -258,7 +258,7 @@ class GraphOperand(ABC):
         )
 
     def any_reduce(self, *here: bool) -> list[bool]:
-        """Whether each is true on any rank: for loops of collective calls, which all ranks must leave together."""
+        """Return whether each is true on any rank: for loops of collective calls that all ranks must leave together."""
         return list(here)
 
 

@@ -13,7 +13,7 @@ from spsample.backends.reference.quantisation import WIDE_BITS, ceil_log2
 from spsample.errors import CapacityError
 
 Weighting = Literal["unweighted", "row", "weighted"]
-"""What the entries of A weigh: 1, one by the length of their row, or weights of their own."""
+"""Weights of the entries of A: 1, one by the length of their row, or weights of their own."""
 
 
 class RowStatistics(NamedTuple):
@@ -38,7 +38,7 @@ HEADROOM_BITS = {1: WIDE_BITS, 2: WIDE_BITS // 2}
 
 
 def batch_statistics(backend: Backend, batch_ptr: Int64Array, rows: RowStatistics) -> FrontierStatistics:
-    """What the frontier rule needs to know of each batch, from what is known of its rows, which `batch_ptr` bounds.
+    """The statistics of each batch for the frontier rule, from those of its rows, which `batch_ptr` bounds.
 
     Examples
     --------

@@ -80,7 +80,7 @@ class RowSample:
 
     @property
     def matrix(self) -> Matrix:
-        """What the entries' positions point into."""
+        """The matrix that the entries' positions point into."""
         return self.entries.matrix
 
     @property

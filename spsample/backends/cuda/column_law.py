@@ -26,7 +26,7 @@ SUPPORT = Kernel("column_law", "count_support")
 FILL_GUIDE = Kernel("column_law", "fill_guide")
 
 TAKEN_BYTES = 24
-"""What a column takes that is taken out between rounds."""
+"""Bytes for a column that is taken out between rounds."""
 
 
 class _Distributions(NamedTuple):

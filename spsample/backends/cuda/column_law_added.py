@@ -16,7 +16,7 @@ class AddedColumnKernels(MergedColumnKernels, SpgemmKernels):
     """`add_columns`."""
 
     def add_columns(self, pieces: Sequence[PartialSums], num_columns: int, column_power: int) -> ColumnMatrix:
-        """What `merge_columns` gives of all rows of A, from the sums of its parts.
+        """The result of `merge_columns` for all rows of A, from the sums of its parts.
 
         It is the product of a matrix of k rows, which selects those of each batch, with the pieces one under the other.
         """

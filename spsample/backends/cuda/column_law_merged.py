@@ -38,7 +38,7 @@ class Merged(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What is merged; `ends` (m + 1): where each row's entries begin."""
+    """The rows to merge; `ends` (m + 1): where each row's entries begin."""
 
     A: Matrix
     Q: StackedSelector

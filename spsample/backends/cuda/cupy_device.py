@@ -20,7 +20,7 @@ from spsample.backends.cuda.streams import Streams
 from spsample.errors import BackendError, require_module
 
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
-"""Where launchers say which rank of its machine a process is: torchrun, Open MPI, MPICH, Cray's and Slurm."""
+"""Variables by which launchers give a process its rank on its machine: torchrun, Open MPI, MPICH, Cray's and Slurm."""
 
 LEAST_CAPABILITY = 80
 """Kernels sum over a warp by instructions that older GPUs lack."""
@@ -251,7 +251,7 @@ def torch_stream(torch: Any, device: int) -> int:
 
 
 def gpu_number(count: int) -> int:
-    """Which of `count` GPUs is this process's."""
+    """The number of this process's GPU, out of `count`."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.current_device())

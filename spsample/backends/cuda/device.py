@@ -1,4 +1,4 @@
-"""What the backend needs of a GPU: arrays, a few primitives on them, and launches of its kernels."""
+"""Protocol of a GPU, as the backend needs it: arrays, a few primitives on them, and launches of its kernels."""
 
 from __future__ import annotations
 
@@ -110,15 +110,15 @@ class Device(Protocol):
         ...
 
     def is_on_host(self, array: DeviceArray) -> bool:
-        """Whether it lies in the host's memory, so that kernels read it over the bus."""
+        """Return whether it lies in the host's memory, so that kernels read it over the bus."""
         ...
 
     def address(self, array: DeviceArray) -> int:
-        """Where the array's first element is, as kernels see it."""
+        """The address of the array's first element, as kernels see it."""
         ...
 
     def owns(self, array: Any) -> bool:
-        """Whether it is an array of this device."""
+        """Return whether it is an array of this device."""
         ...
 
     def free_bytes(self) -> int:
@@ -126,11 +126,11 @@ class Device(Protocol):
         ...
 
     def scratch_bytes(self) -> int:
-        """How much scratch that grows with a call may take now: a quarter of what is free, or rather less."""
+        """Limit, in bytes, of scratch that grows with a call: a quarter of what is free now, or rather less."""
         ...
 
     def resident_warps(self) -> int:
-        """How many warps the GPU holds at a time."""
+        """Number of warps that the GPU holds at a time."""
         ...
 
     def on_stream(self) -> AbstractContextManager[Any]:
@@ -153,7 +153,7 @@ class Device(Protocol):
         ...
 
     def ready(self) -> Any:
-        """What `wait_for` takes: all that the session launched so far."""
+        """A mark that `wait_for` takes: all that the session launched so far."""
         ...
 
     def wait_for(self, ready: Any) -> None:

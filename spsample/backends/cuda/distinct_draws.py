@@ -1,4 +1,4 @@
-"""What the entry law and the column law share: room for what blocks draw, and the sample that is made of it."""
+"""Parts that the entry law and the column law share: room for what blocks draw, and the sample that is made of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRONG_GUIDE = 2
 
 
 class Drawn(NamedTuple):
-    """What k batches draw, and the room for it: batch i from `ptr[i]` on. `counts` is None without replacement.
+    """The draws of k batches, and the room for them: batch i from `ptr[i]` on. `counts` is None without replacement.
 
     `state` holds, per batch, how many there are, T, whether the support was taken whole, the number of entries (entry
     law), and behind them an error.
@@ -64,7 +64,7 @@ class State(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What outcomes stand for: outcome o of batch i for `ids[ptr[i] + o]`."""
+    """Ids that outcomes stand for: outcome o of batch i for `ids[ptr[i] + o]`."""
 
     ptr: DeviceArray
     ids: DeviceArray

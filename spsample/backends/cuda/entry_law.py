@@ -26,7 +26,7 @@ OUTCOME_BYTES = 16
 
 
 class _Left(NamedTuple):
-    """Which entries of the stacked rows count, as kernels take them; all of them without masks."""
+    """The entries of the stacked rows that count, as kernels take them; all of them without masks."""
 
     ends: DeviceArray
     masks: DeviceArray | None = None
@@ -42,7 +42,7 @@ class _Excluded(NamedTuple):
 
 
 class _Frontier(NamedTuple):
-    """What the draws are made from."""
+    """The rows, numerators and draw that the draws are made from."""
 
     A: Matrix
     Q: StackedSelector

@@ -34,7 +34,7 @@ LEAST_FILTER_BITS, MOST_FILTER_BITS = 1 << 10, 1 << 16
 
 
 class Membership(NamedTuple):
-    """What is asked: rows Q of A, restricted to the src columns of their batches."""
+    """A request: rows Q of A, restricted to the src columns of their batches."""
 
     A: Matrix
     Q: StackedSelector
@@ -42,7 +42,7 @@ class Membership(NamedTuple):
     src: IntArray
 
     def of_batches(self, first: int, last: int) -> Membership:
-        """What is asked of batches first .. last - 1 alone."""
+        """The request for batches first .. last - 1 alone."""
         batch_ptr, src_ptr = self.Q.batch_ptr[first : last + 1], self.src_ptr[first : last + 1]
         vertices = self.Q.vertices[int(batch_ptr[0]) : int(batch_ptr[-1])]
         Q = StackedSelector(batch_ptr - batch_ptr[0], vertices, self.Q.batch_ids[first:last])

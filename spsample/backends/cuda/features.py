@@ -19,8 +19,8 @@ FIND_KEPT = Kernel("features", "find_kept")
 TAKE_MISSING = Kernel("features", "take_missing")
 
 
-class KeptRows(NamedTuple):
-    """Where the rows of some ids lie among those that are kept on the device.
+class DeviceRows(NamedTuple):
+    """Places of the rows of some ids among those that are kept on the device.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class FeatureKernels(KernelLauncher):
         self.run(kernel, count if dim else 0, *arguments, variant=Variant() if ids is None else index_variant(ids))
         return out
 
-    def find_kept(self, words: DeviceArray, ids: DeviceArray, rows: DeviceArray) -> KeptRows:
+    def find_kept(self, words: DeviceArray, ids: DeviceArray, rows: DeviceArray) -> DeviceRows:
         """Split ids into those whose rows are kept on the device and the others. Waits twice.
 
         Parameters
@@ -99,4 +99,4 @@ class FeatureKernels(KernelLauncher):
         device.cumsum(is_missing, ends)
         self.run(TAKE_MISSING, count, ids, count, ends, missing, positions, variant=variant)
         last = int(device.to_host(ends[count - 1 :])[0]) if count else 0
-        return KeptRows(addresses, device.to_host(missing[:last]), positions[:last])
+        return DeviceRows(addresses, device.to_host(missing[:last]), positions[:last])

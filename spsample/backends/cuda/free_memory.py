@@ -1,4 +1,4 @@
-"""How much memory a session may count on, without asking the driver before every call of it."""
+"""The memory that a session may count on, without asking the driver before every call of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class FreeMemory:
-    """What was free when the session first asked, less what it took since; measured anew once that is half of it.
+    """Memory free when the session first asked, less what it took since; measured anew once that is half of it.
 
     What is given back meanwhile is not counted, so that it is rather too little. Each thread has its own session.
 
@@ -37,7 +37,7 @@ class FreeMemory:
         self._here.left = getattr(self._here, "left", 0) - nbytes
 
     def bytes(self) -> int:
-        """What is left."""
+        """Bytes that are left."""
         measured: int = getattr(self._here, "measured", 0)
         left: int = getattr(self._here, "left", 0)
         if 2 * left <= measured:

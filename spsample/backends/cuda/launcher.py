@@ -1,4 +1,4 @@
-"""What all parts of the backend share: how A, Q and a draw become parameters of kernels, and how rows are stacked."""
+"""Base of all parts of the backend: how A, Q and a draw become parameters of kernels, and how rows are stacked."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class RowLawKernels(CompactionKernels):
 
 
 def rows_at_a_turn(rows: int, width: int, warps: int) -> int:
-    """How many rows a warp looks up at a time, where it draws with `width` lanes from each.
+    """Number of rows that a warp looks up at a time, where it draws with `width` lanes from each.
 
     A power of two: one for each lane, or fewer, so that there is work for all warps that the GPU holds.
 

@@ -33,7 +33,7 @@ SCRATCH_BYTES = 256 << 20
 
 
 class Plans(NamedTuple):
-    """What the first pass found: per stacked row how many entries it gives, and how it is drawn from."""
+    """Findings of the first pass: per stacked row how many entries it gives, and how it is drawn from."""
 
     lengths: DeviceArray
     plans: DeviceArray
@@ -112,7 +112,7 @@ class WeightedRowLawKernels(RowSumsKernels):
 
 
 def is_few(draw: Draw) -> bool:
-    """Whether a draw needs no memory for the entries chosen from a row."""
+    """Return whether a draw needs no memory for the entries chosen from a row."""
     return draw.replace or draw.size <= WARP
 
 
@@ -136,7 +136,7 @@ def lanes_a_row(draw: Draw) -> int:
 
 
 def may_run_out(draw: Draw) -> bool:
-    """Whether draw numbers can run out: there are at most `size` rounds of `4 size` draws, as each finds a new entry.
+    """Return whether draw numbers can run out: at most `size` rounds of `4 size` draws, as each finds a new entry.
 
     Examples
     --------

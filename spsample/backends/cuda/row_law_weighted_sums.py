@@ -46,7 +46,7 @@ def row_sums_bytes(rows: int, entries: int) -> int:
 
 
 def keeps_row_sums(rows: int, entries: int, free_bytes: int) -> bool:
-    """Whether sums are kept: where they take at most a quarter of the memory that is free."""
+    """Return whether sums are kept: where they take at most a quarter of the memory that is free."""
     return row_sums_bytes(rows, entries) <= free_bytes // SHARE_OF_FREE
 
 
@@ -54,7 +54,7 @@ class RowSumsKernels(KernelLauncher):
     """`kept_for_rows`, which a graph on the device keeps."""
 
     def kept_for_rows(self, A: Matrix) -> RowSums | DeviceArray:
-        """What `sample_rows_weighted` takes as rules: with sums, where there is room for them and A has weights."""
+        """The rules that `sample_rows_weighted` takes: with sums, where there is room for them and A has weights."""
         rows, entries = len(A.indptr) - 1, len(A.indices)
         if A.data is None or not keeps_row_sums(rows, entries, self.device.free_bytes()):
             return self.device.full(rows, UNKNOWN_RULE, np.int16)

@@ -30,7 +30,7 @@ OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--p
 
 
 class Variant(NamedTuple):
-    """What a source is compiled for: the type of vertex ids, the kind of weights, and the values of a product."""
+    """Choices a source is compiled for: the type of vertex ids, the kind of weights, and the values of a product."""
 
     ids: str = "int32"
     weights: str = "unit"
@@ -55,13 +55,13 @@ _MENTIONS = {
 """For each field of `Variant` what it may be, and what a source that depends on it mentions."""
 
 _STORED_WEIGHTS = re.compile(r"\bweights\w*\.row\(")
-"""What a source calls that is compiled for stored weights only: `RowWeights::row` is theirs alone."""
+"""Call in a source that is compiled for stored weights only: `RowWeights::row` is theirs alone."""
 
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
 
 
 def kernel_folder() -> Path:
-    """Where `cuda/*.cu` and `include/spsample/*.h` are: in the installed package, or beside it in a checkout.
+    """The folder of `cuda/*.cu` and `include/spsample/*.h`: in the installed package, or beside it in a checkout.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def cubins(sources: Iterable[str], variant: Variant, arch: str) -> dict[str, Pat
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
+    """The folder where compiled kernels are kept."""
     given = os.environ.get("SPSAMPLE_CACHE_DIR")
     if given:
         return Path(given)
@@ -189,7 +189,7 @@ def _nvrtc() -> Any:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """What a call of NVRTC returned beside its status."""
+    """Return the result of a call of NVRTC beside its status."""
     if int(result[0]) != 0:
         raise BackendError(f"NVRTC failed: {result[0].name}")
     return result[1] if len(result) > 1 else None

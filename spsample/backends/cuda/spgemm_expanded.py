@@ -74,7 +74,7 @@ class ExpandedProduct(KernelLauncher):
         return indptr, columns, values
 
     def _count(self) -> None:
-        """How many products come before each entry, and before each row of A."""
+        """Count the products that come before each entry, and before each row of A."""
         entries = len(self._A[1])
         lengths = self.device.empty(entries, np.int64)
         self.run(LENGTHS, entries, self._A[1], entries, self._B[0], lengths, variant=self._variant)

@@ -37,7 +37,7 @@ BYTES_PER_ELEMENT = 64
 
 
 class Sizes(NamedTuple):
-    """What `classify_rows` finds: rows by class, columns of the long ones, and all elements of C."""
+    """Numbers that `classify_rows` finds: rows by class, columns of the long ones, and all elements of C."""
 
     none: int
     short: int

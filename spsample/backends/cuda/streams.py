@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 
-class Stream(Protocol):
+class CudaStream(Protocol):
     """A queue of work of a GPU, as CuPy has it."""
 
     ptr: int
@@ -52,7 +52,7 @@ class Streams:
         return getattr(self._here, "stream", None)
 
     @contextmanager
-    def session(self, stream: Stream) -> Iterator[None]:
+    def session(self, stream: CudaStream) -> Iterator[None]:
         """Around the calls of a caller who is on a stream; one within another on the same stream is part of it."""
         outer = self.current
         if outer is not None and outer.ptr == stream.ptr:
@@ -77,7 +77,7 @@ class Streams:
             memory.keep_for(stream)
 
     def ready(self) -> tuple[int, Any] | None:
-        """What `wait_for` takes: all that the session has given its stream so far; None outside of one."""
+        """A mark that `wait_for` takes: all that the session has given its stream so far; None outside of one."""
         stream = self.current
         return None if stream is None else (stream.ptr, stream.record())
 
@@ -87,7 +87,7 @@ class Streams:
         if stream is not None and ready is not None and ready[0] != stream.ptr:
             stream.wait_event(ready[1])
 
-    def _wait_for_others(self, stream: Stream) -> dict[int, Any]:
+    def _wait_for_others(self, stream: CudaStream) -> dict[int, Any]:
         """The events that the stream waits for now."""
         with self._lock:
             others = {number: event for number, event in self._ended.items() if number != stream.ptr}
@@ -95,7 +95,7 @@ class Streams:
             stream.wait_event(event)
         return others
 
-    def _end(self, stream: Stream, waited: dict[int, Any]) -> Any:
+    def _end(self, stream: CudaStream, waited: dict[int, Any]) -> Any:
         """The stream's event, which stands for those that it waited for, too: they need not be kept."""
         with self._lock:
             self._ended[stream.ptr] = ended = stream.record()
