@@ -22,8 +22,7 @@ import typer
 from held_memory import anonymous_memory, growth
 from same_bulks import Plan, compare, different
 
-from spsample.comm import init
-from spsample.comm.objects import all_gather_object
+from spsample.comm import all_gather_object, init
 
 LEAST_PASSES = 3
 

@@ -31,8 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "distributed"))
 from training_cases import Seen
 
 import spsample as sp
-from spsample.comm import Communicator
-from spsample.comm.objects import all_gather_object
+from spsample.comm import Communicator, all_gather_object
 from spsample.data import planted
 from spsample.training import ModelConfig, TrainConfig, Trainer
 

@@ -15,9 +15,7 @@ import pytest
 from covers import pairs
 from routing_contract import RoutingContract
 
-from spsample.backends.protocol import (
-    NO_EXPONENT,
-    UNKNOWN_RULE,
+from spsample.backends import (
     ColumnMatrix,
     ColumnSample,
     ColumnScale,
@@ -31,6 +29,7 @@ from spsample.backends.protocol import (
     StackedSelector,
     UnbiasedExtraction,
 )
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE
 from spsample.backends.reference import ReferenceBackend
 from spsample.errors import CapacityError
 

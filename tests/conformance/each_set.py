@@ -9,8 +9,8 @@ import pytest
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
+from spsample.backends import StackedSelector  # noqa: E402
 from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 CPU, REFERENCE = CpuBackend(), ReferenceBackend()

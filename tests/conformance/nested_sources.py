@@ -25,11 +25,11 @@ from spsample.features import (
     FeatureSource,
     FeatureStore,
     PartitionedFeatures,
+    RoutedFeatures,
 )
 from spsample.features.caching.replacement import replacement_named
 from spsample.features.disk import READS_AT_A_TIME
 from spsample.features.formats import DTYPES, format_for
-from spsample.features.routed import RoutedFeatures
 from spsample.reorder import reorder
 from spsample.store import StoreWriter
 

@@ -10,7 +10,7 @@ from equality import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spsample.backends.protocol import StackedSelector
+from spsample.backends import StackedSelector
 
 any_executor = settings(
     max_examples=examples(60),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spsample as sp
-from spsample.backends.protocol import StackedSelector
+from spsample.backends import StackedSelector
 
 pytestmark = pytest.mark.sanitize
 

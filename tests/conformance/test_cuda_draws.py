@@ -12,9 +12,9 @@ from emulated_device import EmulatedDevice
 from needs import COMPILER
 from on_host import OnHost
 
+from spsample.backends import Draw, Matrix, StackedSelector
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.cuda.sources import kernel_folder
-from spsample.backends.protocol import Draw, Matrix, StackedSelector
 from spsample.backends.reference import ReferenceBackend
 
 pytestmark = pytest.mark.needs("c++")

@@ -9,16 +9,9 @@ from emulated_device import EmulatedDevice
 from equality import needs_cpu
 from on_host import OnHost
 
+from spsample.backends import ColumnSample, Compaction, Matrix, QuantisationRule, StackedRows, StackedSelector
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.protocol import (
-    NO_EXPONENT,
-    ColumnSample,
-    Compaction,
-    Matrix,
-    QuantisationRule,
-    StackedRows,
-    StackedSelector,
-)
+from spsample.backends.protocol import NO_EXPONENT
 from spsample.backends.reference import ReferenceBackend
 from spsample.errors import CapacityError
 

@@ -10,8 +10,8 @@ from test_instruction_sets import KEY, REFERENCE, assert_equal, pointers
 from test_layerwise_kernels import EMPTY, PARALLEL, RULES, N, frontiers, hubs
 
 import spsample as sp
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.sparse import LocalOperand
 

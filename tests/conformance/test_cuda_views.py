@@ -12,7 +12,7 @@ from equality import assert_bulks_same
 
 import spsample as sp
 from spsample.errors import DTypeError, InputError
-from spsample.loading.bulk_files import bulk_arrays
+from spsample.loading import bulk_arrays
 from spsample.sampling.bulk import empty_minibatch
 
 pytestmark = needs_compiler

@@ -7,10 +7,11 @@ import pytest
 from emulated_device import EmulatedDevice
 from on_host import OnHost
 
+from spsample.backends import Draw, Matrix, StackedSelector
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.cuda.row_law_weighted import chosen_room
 from spsample.backends.cuda.row_law_weighted_sums import SUMS_EVERY, RowSums, row_sums_bytes
-from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedSelector
+from spsample.backends.protocol import UNKNOWN_RULE
 from spsample.backends.reference import ReferenceBackend
 
 pytestmark = pytest.mark.needs("c++")

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spsample as sp
-from spsample.backends import Draw, available_backends
-from spsample.backends.protocol import StackedSelector
+from spsample.backends import Draw, StackedSelector, available_backends
 from spsample.distributed.rounds import draw_entries_in_rounds
 from spsample.sparse.local import LocalFrontier
 

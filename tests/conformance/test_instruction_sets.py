@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 import spsample as sp  # noqa: E402
+from spsample.backends import Draw, Matrix, StackedSelector  # noqa: E402
 from spsample.backends.hops import hop_by_hop  # noqa: E402
-from spsample.backends.protocol import Draw, Matrix, StackedSelector  # noqa: E402
 
 pytestmark = pytest.mark.sanitize
 

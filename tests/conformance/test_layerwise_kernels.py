@@ -8,7 +8,7 @@ from covers import pairs
 from equality import threads
 from test_instruction_sets import CPU, KEY, REFERENCE, SETS, assert_equal, each_set, instruction_set, pointers
 
-from spsample.backends.protocol import Draw, Matrix, PartialSums, QuantisationRule, StackedSelector
+from spsample.backends import Draw, Matrix, PartialSums, QuantisationRule, StackedSelector
 from spsample.sparse import Frontier, LocalOperand
 
 pytestmark = pytest.mark.sanitize

@@ -58,8 +58,7 @@ def trainer_of(job, data, comm, callbacks):
 
 
 def train(job, data, comm, calls, folder):
-    from spsample.training import Callback
-    from spsample.training.checkpoint import read_checkpoint, write_checkpoint
+    from spsample.training import Callback, read_checkpoint, write_checkpoint
 
     class AfterEachStep(Callback):
         def on_step(self, trainer, loss):

@@ -11,8 +11,7 @@ from test_rank_loader import DATA, alone, assert_shared_out, loader_of
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
-from spsample.distributed import ProcessGrid
-from spsample.distributed.replicated import ReplicatedGraph
+from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError, SpSampleError
 from spsample.features import CachedFeatures, PartitionedFeatures
 

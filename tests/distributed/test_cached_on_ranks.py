@@ -13,8 +13,7 @@ from test_rank_loader import DATA, alone, assert_shared_out, loader_of
 
 from spsample import GraphSAGE
 from spsample.comm import Recorder, run_threads
-from spsample.distributed import ProcessGrid
-from spsample.distributed.replicated import ReplicatedGraph
+from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
 from spsample.features import budget as budgets

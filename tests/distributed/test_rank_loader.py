@@ -10,8 +10,7 @@ from hooked import Counted
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.data import planted
-from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.replicated import ReplicatedGraph
+from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 

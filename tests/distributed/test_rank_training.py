@@ -16,7 +16,8 @@ from spsample.comm import Recorder, run_threads  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import score  # noqa: E402
-from spsample.pipelines.gradients import CommunicatorGradients, StepLoss  # noqa: E402
+from spsample.pipelines import StepLoss  # noqa: E402
+from spsample.pipelines.gradients import CommunicatorGradients  # noqa: E402
 from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
 
 TIMEOUT = 60.0

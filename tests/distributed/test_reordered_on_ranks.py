@@ -10,8 +10,7 @@ from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batch
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.data import planted, save_dataset
-from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.replicated import ReplicatedGraph
+from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.reorder import reorder
 
 TIMEOUT = 60

@@ -23,8 +23,7 @@ from spsample.comm import Recorder, collective, init
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.errors import SpSampleError
 from spsample.pipelines.gradients import CommunicatorGradients, DistributedGradients
-from spsample.training import ModelConfig, TrainConfig, Trainer
-from spsample.training.rank_summary import rank_summary
+from spsample.training import ModelConfig, TrainConfig, Trainer, rank_summary
 
 
 def trainer_of(data, seen=(), **settings):

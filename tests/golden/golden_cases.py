@@ -11,10 +11,9 @@ import itertools
 import numpy as np
 
 import spsample as sp
-from spsample.backends.protocol import ColumnMatrix, Draw, Matrix, QuantisationRule, StackedSelector
+from spsample.backends import ColumnMatrix, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.loading.local_order import LocalBatches
-from spsample.sparse import CSRMatrix, normalize_rows
-from spsample.sparse.keys import derive_key
+from spsample.sparse import CSRMatrix, derive_key, normalize_rows
 
 INLINE_LIMIT = 12
 """Minibatches of bulks of at most that many seeds are written out, of larger ones only the hash."""

@@ -22,7 +22,7 @@ def build():
     import spsample as sp
     from spsample.backends import get_backend
     from spsample.backends.reference.random import Stream
-    from spsample.sparse.keys import derive_key
+    from spsample.sparse import derive_key
 
     reference = get_backend("reference")
     graphs, edges = cases.graphs(), cases.edge_lists()

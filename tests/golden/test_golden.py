@@ -14,7 +14,7 @@ from on_host import OnHost
 import spsample as sp
 from spsample.backends import available_backends, get_backend
 from spsample.backends.reference.random import Stream
-from spsample.sparse.keys import derive_key
+from spsample.sparse import derive_key
 
 __all__ = ["emulated"]
 

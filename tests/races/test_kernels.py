@@ -14,9 +14,10 @@ from test_instruction_sets import KEY, REFERENCE, assert_equal, pointers
 from test_layerwise_kernels import RULES, N, hubs
 
 import spsample as sp
+from spsample.backends import ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.cuda.spgemm_hashed import HashedProduct
-from spsample.backends.protocol import UNKNOWN_RULE, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
+from spsample.backends.protocol import UNKNOWN_RULE
 from spsample.features.formats import format_for
 
 __all__ = ["emulated"]

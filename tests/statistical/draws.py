@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from spsample import Graph
-from spsample.backends import Backend, ColumnMatrix, ColumnSample, Draw
-from spsample.backends.protocol import Matrix
+from spsample.backends import Backend, ColumnMatrix, ColumnSample, Draw, Matrix
 from spsample.sparse import LocalOperand, RowSelector, derive_key, its_sample, normalize_rows, pattern
 from spsample.sparse.keys import SAMPLING
 

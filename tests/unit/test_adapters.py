@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.errors import InputError, MissingDependencyError
-from spsample.sampling import adapters
-from spsample.sampling.bulk import Adjacency
+from spsample.sampling import Adjacency, adapters
 
 torch = pytest.importorskip("torch")
 

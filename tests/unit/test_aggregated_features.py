@@ -18,8 +18,7 @@ from spsample.features import aggregate_features
 from spsample.nn.blocks import BlockMaker
 from spsample.settings import ModelConfig
 from spsample.store import to_scipy
-from spsample.training import TrainConfig, Trainer
-from spsample.training.models import build_model
+from spsample.training import TrainConfig, Trainer, build_model
 
 RNG = np.random.default_rng(2)
 N, DIM = 70, 6

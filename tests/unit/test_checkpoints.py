@@ -26,13 +26,13 @@ from spsample.errors import DataError, DTypeError, InputError, MissingDependency
 from spsample.training import (  # noqa: E402
     Callback,
     Checkpointer,
+    Journal,
     ModelConfig,
     TrainConfig,
     Trainer,
     read_checkpoint,
     write_checkpoint,
 )
-from spsample.training.callbacks import Journal  # noqa: E402
 from spsample.training.runs import Recording, RunFolder  # noqa: E402
 
 DATA = planted(400, degree=5)  # 240 vertices to train on: 8 batches

@@ -50,7 +50,7 @@ def test_help_is_documented():
 def test_help_names_the_presets():
     pytest.importorskip("torch")
     from spsample.cli.train import train
-    from spsample.settings.presets import PRESETS
+    from spsample.settings import PRESETS
 
     words = re.findall(r"[a-z_]+", train.__doc__)
     assert set(PRESETS) <= set(words)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from spsample.errors import DTypeError, InputError
-from spsample.features.copies import METHODS, CopyPlan, cost, plan_copies
+from spsample.features import CopyPlan, plan_copies
+from spsample.features.copies import METHODS, cost
 from spsample.features.copies.greedy import greedy
 from spsample.features.copies.plan import CopyRequest, link_costs
 from spsample.features.score_order import hottest

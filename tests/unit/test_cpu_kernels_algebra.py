@@ -13,9 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 _core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
-from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import (  # noqa: E402
-    NO_EXPONENT,
+from spsample.backends import (  # noqa: E402
     ColumnSample,
     ExtractedLayer,
     Matrix,
@@ -23,6 +21,8 @@ from spsample.backends.protocol import (  # noqa: E402
     StackedSelector,
     UnbiasedExtraction,
 )
+from spsample.backends.cpu import CpuBackend  # noqa: E402
+from spsample.backends.protocol import NO_EXPONENT  # noqa: E402
 
 SMALLEST = 5e-324
 INDEX_TYPES = [np.int32, np.int64]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
+from spsample.backends import ColumnMatrix, Draw, Matrix, StackedSelector  # noqa: E402
 from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import ColumnMatrix, Draw, Matrix, StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 CPU, REFERENCE = CpuBackend(), ReferenceBackend()

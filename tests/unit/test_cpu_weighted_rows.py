@@ -8,8 +8,9 @@ from covers import pairs
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
+from spsample.backends import Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
 from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
+from spsample.backends.protocol import UNKNOWN_RULE  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 CPU, REFERENCE = CpuBackend(), ReferenceBackend()

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spsample.errors import CapacityError, CommunicationError, InputError, RankError
+from spsample.loading import samplers_for
 from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
 from spsample.loading.factored.queue import BatchQueue
-from spsample.loading.factored.roles import Roles, require_roles, samplers_for
+from spsample.loading.factored.roles import Roles, require_roles
 
 # ----------------------------------------------------------------------------------------------------------- roles
 

@@ -21,9 +21,10 @@ from spsample.backends.cpu import CpuBackend
 from spsample.comm import Communicator, run_threads
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
+from spsample.planning import BulkPlan
 from spsample.planning.budget import MostEntries, TooManyEntriesError, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, most_counts
-from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
+from spsample.planning.bulk_plan import bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.sampling.workload import sample_batches
 from spsample.sparse import get_num_threads, set_num_threads

@@ -23,8 +23,7 @@ from spsample.data import planted  # noqa: E402
 from spsample.errors import DataError  # noqa: E402
 from spsample.store.folder import only_recorded  # noqa: E402
 from spsample.timeline import Timeline  # noqa: E402
-from spsample.training import ModelConfig, TrainConfig, Trainer, callbacks  # noqa: E402
-from spsample.training.callbacks import Callback, Journal, TensorBoard  # noqa: E402
+from spsample.training import Callback, Journal, ModelConfig, TensorBoard, TrainConfig, Trainer, callbacks  # noqa: E402  # noqa: E402
 from spsample.training.runs import Recording, RunFolder  # noqa: E402
 
 SMALL = ["train", "planted:200", "--epochs", "2", "--fanouts", "4", "--hidden", "8", "--batch-size", "32", "--json"]

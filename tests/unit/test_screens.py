@@ -104,7 +104,7 @@ def test_info(columns):
 def test_traffic_and_seconds_of_ranks(columns, capsys, monkeypatch):
     pytest.importorskip("torch")
     from spsample.cli.report import print_ranks
-    from spsample.training.rank_summary import RankSummary
+    from spsample.training import RankSummary
 
     monkeypatch.setenv("COLUMNS", columns)
     phases = ("features", "activations requests", "gradients", "set-up", "totals")

@@ -14,9 +14,14 @@ import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.timeline import work_seconds  # noqa: E402
-from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+from spsample.training import (  # noqa: E402
+    Callback,
+    ModelConfig,
+    TrainConfig,
+    Trainer,
+    TrainResult,
+)
 from spsample.training.optimisation import Schedule, make_optimizer  # noqa: E402
-from spsample.training.results import TrainResult  # noqa: E402
 
 
 def train(sampler, data=None, model=None, callbacks=(), **settings):
