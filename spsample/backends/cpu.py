@@ -40,8 +40,6 @@ from spsample.backends.protocol import (
 )
 from spsample.backends.reference import quantisation, values
 
-__all__ = ["CpuBackend"]
-
 
 def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
     """The kernel's result; its message that the draw numbers ran out becomes the error of the law's section 1."""

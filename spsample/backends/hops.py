@@ -77,6 +77,3 @@ def hop_by_hop(backend: Backend, A: Matrix, Q: StackedSelector, draws: Sequence[
     where = side_by_side(backend, hops, "positions") if positions else None
     columns = side_by_side(backend, hops, "columns")
     return UnitedHops(known_ptr, entry_pointers(hops), known.vertices, row_pointers(backend, hops), columns, where)
-
-
-__all__ = ["Hop", "entry_pointers", "hop_by_hop", "row_pointers", "side_by_side"]

@@ -65,6 +65,3 @@ def pointers_of(lengths: Sequence[int] | Int64Array) -> Int64Array:
     pointers = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, dtype=np.int64, out=pointers[1:])
     return pointers
-
-
-__all__ = ["OnHost", "pointers_of", "row_lengths"]

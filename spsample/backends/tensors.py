@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from spsample.backends.arithmetic import coordinates_by_parts
 from spsample.backends.on_host import OnHost
 
-__all__ = ["Tensors", "is_tensor", "on_stream", "on_this_stream"]
-
 
 def is_tensor(value: Any) -> bool:
     """Return whether it is one of torch's tensors; torch is not imported for it.

@@ -242,7 +242,9 @@ class _Job:
             "sampler": self.options.sampler,
             "backend": get_backend(self.preset.train.backend).name,
         }
-        values |= {name: value for name, value in vars(self.options.runs).items() if value not in (None, False)}
+        values |= {
+            name: value for name, value in vars(self.options.runs).items() if value is not None and value is not False
+        }
         values.pop(unused)
         return {**written(SETTINGS, values), "dataset": self.command.dataset}
 

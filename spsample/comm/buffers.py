@@ -103,17 +103,3 @@ def reduce_in_order(parts: Sequence[Array] | Array, op: Reduction) -> Array:
     for part in parts[1:]:
         ufunc(result, part, out=result)
     return result
-
-
-__all__ = [
-    "as_bytes",
-    "contiguous",
-    "namespace",
-    "on_device",
-    "reduce_in_order",
-    "require_plain",
-    "row_bytes",
-    "settle_device",
-    "to_device",
-    "to_host",
-]

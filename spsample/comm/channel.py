@@ -294,6 +294,3 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
             "tell: the ranks are out of step"
         )
-
-
-__all__ = ["Channel", "Received", "Sent", "collective"]

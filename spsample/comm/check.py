@@ -145,6 +145,3 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-__all__ = ["CommCheck", "check_ranks", "main"]

@@ -64,6 +64,3 @@ def check_threads(size: Any, body: Any) -> None:
     require_int("size", size, minimum=1, maximum=MAX_THREADS)
     if not callable(body):
         raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
-
-
-__all__ = ["check_blocks", "check_exchange", "check_gather", "check_reduction", "check_root", "check_threads"]

@@ -122,6 +122,3 @@ class Communicator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
-
-
-__all__ = ["DEFAULT_TIMEOUT", "TIMEOUT_VARIABLE", "Array", "Communicator", "Reduction"]

@@ -214,15 +214,3 @@ def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
         f"{comm.named([comm.rank])} of a group of {comm.size}: the ranks are in different calls: {where}. "
         "Every rank has to make the same calls in the same order"
     )
-
-
-__all__ = [
-    "HEADER_WORDS",
-    "PeerFailedError",
-    "describe",
-    "exchange_headers",
-    "exchange_numbers",
-    "finish_call",
-    "is_raised_everywhere",
-    "pickled_error",
-]

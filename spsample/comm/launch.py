@@ -356,6 +356,3 @@ def _tell_when_ended(comm: MessageCommunicator) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, report)
-
-
-__all__ = ["BACKENDS", "Launch", "detect", "init", "meeting_point"]

@@ -57,6 +57,3 @@ class LocalCommunicator(Communicator):
     def split(self, color: int, key: int | None = None) -> LocalCommunicator:
         """Return another such communicator."""
         return LocalCommunicator()
-
-
-__all__ = ["LocalCommunicator"]

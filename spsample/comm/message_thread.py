@@ -18,8 +18,6 @@ from spsample.comm.headers import pickled_error
 from spsample.common.locks import renewed
 from spsample.errors import on_rank, raised_by
 
-__all__ = ["EVERYONE", "Message", "MessageThread"]
-
 MAX_MESSAGES, MAX_BYTES = 16, 32 << 20
 """Messages that a rank sends in one round, and their bytes; a longer message goes alone."""
 

@@ -298,6 +298,3 @@ class MessageCommunicator(Communicator):
 
     def _me(self) -> str:
         return f"rank {self.world[self.rank]} of a group of {self.size}"
-
-
-__all__ = ["MessageCommunicator", "Part", "Pending"]

@@ -270,6 +270,3 @@ class _Requests:
 
 def _cuda_aware() -> bool:
     return any(os.environ.get(name, "").lower() in ("1", "true") for name in _CUDA_AWARE)
-
-
-__all__ = ["MESSAGE_LIMIT", "MPICommunicator"]

@@ -108,6 +108,3 @@ def _where(comm: Communicator, digests: Int64Array) -> str:
     _, first, counts = np.unique(digests, return_index=True, return_counts=True)
     usual = int(min(first[counts == counts.max()]))
     return f"{comm.named(np.flatnonzero(digests != digests[usual]).tolist())} than on {comm.named([usual])}"
-
-
-__all__ = ["all_gather_object", "broadcast_object", "comm_of", "differing", "require_same"]

@@ -181,6 +181,3 @@ class Recorder(Communicator):
         sent, received = np.delete(sent, self.rank), np.delete(received, self.rank)
         messages = int(np.count_nonzero(sent)), int(np.count_nonzero(received))
         self.traffic.add(phase, Counts(1, *messages, int(sent.sum()), int(received.sum())))
-
-
-__all__ = ["Counts", "Recorder", "Traffic"]

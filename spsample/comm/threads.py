@@ -253,6 +253,3 @@ def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | N
     if errors:
         raise next((error for error in errors if not isinstance(error, CommunicationError)), errors[0])
     return [future.result() for future in futures]
-
-
-__all__ = ["ThreadCommunicator", "run_threads"]

@@ -266,6 +266,3 @@ class _Works:
 
     def unanswered(self) -> list[int]:
         return []
-
-
-__all__ = ["TorchCommunicator"]

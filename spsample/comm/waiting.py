@@ -125,6 +125,3 @@ class Activity:
     def __str__(self) -> str:
         calls = "; ".join(map(str, self._calls)) or "no exchange"
         return f"{calls}, after: {self.lost}" if self.lost else calls
-
-
-__all__ = ["Activity", "Call", "end_soon", "timeout_or_default", "wait_for"]

@@ -14,8 +14,6 @@ from spsample.common.checks import is_scipy_sparse
 from spsample.common.locks import renewed
 from spsample.common.threads import compiled_core
 
-__all__ = ["Contents", "contents_of", "is_mapped"]
-
 _WORD = 8
 _BLOCK_BYTES = 16 << 20
 _STEP = 0x9E3779B97F4A7C15

@@ -45,6 +45,3 @@ class lazily(Generic[T]):  # noqa: N801  (used as a decorator)
         value = self._compute(instance)
         kept: T = instance.__dict__.setdefault(self._name, value)  # hides this descriptor
         return kept
-
-
-__all__ = ["lazily"]

@@ -7,8 +7,6 @@ from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-__all__ = ["MendedInForks", "renewed", "was_held"]
-
 T = TypeVar("T")
 
 _OF_PROCESS: WeakSet[Any] = WeakSet()

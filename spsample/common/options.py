@@ -22,8 +22,6 @@ import numpy as np
 
 from spsample.common.checks import require_choice, require_int, require_type
 
-__all__ = ["Option", "Setting", "at_least", "check_settings", "own_settings", "settings_of", "values_of"]
-
 
 @dataclass(frozen=True)
 class Option:

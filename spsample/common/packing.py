@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "BufferSpan", "Packed", "aligned", "pack", "unframed"]
-
 ALIGNMENT = 64
 
 _PLAIN_DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")

@@ -9,8 +9,6 @@ from spsample.common.checks import require_int, short
 from spsample.common.threads import MAX_THREADS
 from spsample.errors import DTypeError, InputError
 
-__all__ = ["StageThreads", "require_stage_threads"]
-
 _EXPECTED = "numbers of threads of sampling, features and perhaps training, as in '2,1' or '2,1,4'"
 _HINT = "'auto' is gone: give numbers, or nothing, and each stage has as many threads as set_num_threads says."
 

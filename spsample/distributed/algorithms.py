@@ -183,6 +183,3 @@ def _are_near(kind: BulkKind, other: BulkKind) -> bool:
 def _forget_oldest(known: dict[BulkKind, Any]) -> None:
     while len(known) > MAX_KINDS:
         del known[next(iter(known))]
-
-
-__all__ = ["ALGORITHMS", "AUTO", "CANDIDATES", "DEFAULT", "AlgorithmChoice", "BulkKind", "ChosenAlgorithm"]

@@ -139,6 +139,3 @@ class PickedRows(LocalOperand):
 
 def _matrix(rows: BlockReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
     return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
-
-
-__all__ = ["BlockReader", "GraphRows", "PickedRows", "StoredRows", "block_row"]

@@ -178,6 +178,3 @@ def _row_cuts(indptr: Int64Array) -> list[int]:
         end = int(np.searchsorted(indptr, indptr[cuts[-1]] + ENTRIES_AT_A_TIME, side="right")) - 1
         cuts.append(max(end, cuts[-1] + 1))
     return cuts
-
-
-__all__ = ["ColumnRanges", "column_sums"]

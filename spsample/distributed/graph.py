@@ -17,8 +17,6 @@ from spsample.errors import InputError
 from spsample.sparse.operand import Weighting
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["DistributedGraph", "require_same_graph"]
-
 _ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}
 
 

@@ -117,6 +117,3 @@ def require_divisor(replication: Any, p: int) -> int:
             hint=f"Divisors of {p}: {', '.join(map(str, divisors(p)))}.",
         )
     return c
-
-
-__all__ = ["ProcessGrid", "divisors", "require_divisor"]

@@ -108,6 +108,3 @@ def with_hubs(placement: Placement, hubs: IntArray, n: int) -> Placement:
     position[:n] = np.arange(n) if placement.position is None else placement.position
     position[hubs] = n + np.arange(len(hubs))
     return Placement(np.append(placement.bounds, n + len(hubs)), position)
-
-
-__all__ = ["hub_row_bytes", "hub_threshold", "hub_vertices", "with_hubs"]

@@ -80,6 +80,3 @@ class PartitionedOperand(GraphOperand):
 
     def any_reduce(self, *here: bool) -> list[bool]:
         return self.channel.any_reduce(*here)
-
-
-__all__ = ["HeldRows", "PartitionedOperand"]

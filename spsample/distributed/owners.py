@@ -69,6 +69,3 @@ def _rest(sent: Sent, parts: int) -> Received:
     """Return the rows that this rank has for itself."""
     counts = sent.counts[parts:]
     return Received(sent.rows[len(sent.rows) - int(counts.sum()) :], counts)
-
-
-__all__ = ["Owners", "Serve"]

@@ -70,6 +70,3 @@ def received_sums(
         values = numerators.rows[byte - width : byte].view(f"u{width // size if size else 8}")
         pieces.append(PartialSums(pointers_of(lengths[row - k : row]), columns[column - size : column], values))
     return pieces
-
-
-__all__ = ["added_statistics", "equal_exponents", "partial_statistics", "received_sums"]

@@ -356,6 +356,3 @@ def _nbytes(block: LocalOperand) -> int:
     A = block.matrix
     arrays = (A.indptr, A.indices, A.data, A.ids, block.edge_ids)
     return sum(array.nbytes for array in arrays if array is not None)
-
-
-__all__ = ["PartitionedGraph"]

@@ -189,6 +189,3 @@ def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedintege
     position = np.empty(len(parts), dtype)
     position[np.argsort(parts, kind="stable")] = np.arange(len(parts))
     return Placement(bounds, position)
-
-
-__all__ = ["Placement", "balanced", "equal_bounds", "from_parts", "require_parts"]

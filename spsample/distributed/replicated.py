@@ -101,6 +101,3 @@ class ReplicatedGraph(DistributedGraph):
 
     def __repr__(self) -> str:
         return f"ReplicatedGraph({self.graph!r}, rank {self.comm.rank} of {self.comm.size})"
-
-
-__all__ = ["ReplicatedGraph"]

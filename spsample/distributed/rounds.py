@@ -281,6 +281,3 @@ class _FrontierEntries(BatchDistributions):
         """Totals of each batch's rows."""
         totals, ptr = self._q * counts.astype(np.uint64), self.F.Q.batch_ptr
         return [totals[lo:hi] for lo, hi in pairwise(ptr)]
-
-
-__all__ = ["SPARE_DRAWS", "BatchDistributions", "Counts", "draw_entries_in_rounds", "draw_in_rounds", "piece_of_draws"]

@@ -137,6 +137,3 @@ def received_entries(
     if rows.weights is not None:
         rows = rows._replace(positions=np.arange(len(columns), dtype=np.int64))
     return Entries(rows, matrix, selector, edge_ids)
-
-
-__all__ = ["RowArrays", "joined", "received_entries"]

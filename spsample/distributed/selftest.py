@@ -24,8 +24,6 @@ from spsample.sampling.sampler import Sampler
 from spsample.sampling.workload import sample_batches
 from spsample.store import Graph
 
-__all__ = ["SelfTestError", "selftest"]
-
 VERTICES, DEGREE = 600, 9
 SEEDS, BATCH_SIZE = 70, 8
 CHECKED = ("column", "stages")

@@ -136,6 +136,3 @@ def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
     ends = np.cumsum(lengths)
     sums: Int64Array = before[ends] - before[ends - lengths]
     return sums
-
-
-__all__ = ["either", "keep_from", "pack", "pack_pieces", "packed", "segment_sums", "unpack", "width_of"]

@@ -18,8 +18,6 @@ from spsample.store import Graph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Aggregation", "aggregate_features", "aggregated_dim"]
-
 Aggregation = Literal["mean", "gcn"]
 _AGGREGATIONS = ("mean", "gcn")
 

@@ -15,8 +15,6 @@ from spsample.store import GraphStore
 from spsample.store.npy import npy_header
 from spsample.store.row_order import ReorderedRows
 
-__all__ = ["ArrayFile", "array_file_of"]
-
 
 class ArrayFile(NamedTuple):
     """Rows of numbers in a file, one after the other.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spsample.features.keeper import KeptRows
     from spsample.features.source import FeatureSource
 
-__all__ = ["budget_bytes", "left_beside_loader", "require_available", "rows_beside", "rows_within"]
-
 RESERVE = 8
 """One part in so many of the memory is left for all else: models, gradients, other programs."""
 

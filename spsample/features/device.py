@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from spsample.backends.cuda.backend import CudaKernels
 
-__all__ = ["DeviceFeatures"]
-
 _HALF = 0.5
 """With ``hot="auto"``: the share of the free memory that the hot tier and the map may take."""
 

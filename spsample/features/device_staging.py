@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from spsample.backends.cuda.device import Device
     from spsample.features.source import FeatureSource
 
-__all__ = ["StagedFetch", "StagedRows", "device_arguments", "device_ids", "row_addresses"]
-
 
 def row_addresses(device: Device, rows: Any) -> NDArray[np.uint64]:
     """(rows,) the address of each row of an array that a device reads, shape (rows, numbers), C order."""

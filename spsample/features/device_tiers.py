@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from spsample.backends.cuda.backend import CudaKernels
 
-__all__ = ["ArrayTiers", "SourceTiers", "Tiers"]
-
 _SOURCE_FORMS = ("float32", "float16", "int8")
 """Types of numbers that kernels read as they are; others come as float32."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "DiskCounts", "DiskFeatures", "DiskPlan", "disk_plan"]
-
 BLOCK_BYTES = 4096
 """Reads begin and end with a block of so many bytes."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from spsample.features.source import FeatureSource
 
-__all__ = ["FileChangeGuard", "FileState", "file_state", "state_of_path"]
-
 _CHUNK_BYTES = 16 << 20
 """Bytes of the rows that are read again at a time."""
 

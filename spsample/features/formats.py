@@ -16,20 +16,6 @@ from spsample.store.row_order import ReorderedRows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "DTYPES",
-    "AsStored",
-    "BFloat16",
-    "Float",
-    "Int8",
-    "RowFormat",
-    "as_rows",
-    "as_stored_rows",
-    "dense_rows",
-    "format_for",
-    "refuse_sparse_tensors",
-]
-
 
 def as_rows(x: Any) -> Any:
     """Features as an array of two dimensions or a SciPy CSR matrix; nothing is copied that need not be.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from spsample.features.slot_map import SlotMap
 
-__all__ = ["RowReader", "new_rows", "require_core", "require_destination", "require_places", "row_reader"]
-
 
 class RowReader:
     """Rows of a dense array or a CSR matrix, by number; read by NumPy and SciPy.

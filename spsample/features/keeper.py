@@ -27,21 +27,6 @@ if TYPE_CHECKING:
 
     from spsample.comm import Communicator
 
-__all__ = [
-    "LINE_BYTES",
-    "CacheCounts",
-    "Counter",
-    "KeptRows",
-    "RowKeeper",
-    "Targets",
-    "part",
-    "parts_to_read",
-    "read_misses",
-    "require_fingerprint",
-    "require_host_source",
-    "targets",
-]
-
 
 class CacheCounts(NamedTuple):
     """Rows that a source which keeps some near has gathered, by the place that they came from.

@@ -14,8 +14,6 @@ from spsample.sampling.arguments import check_arguments
 from spsample.sparse import keys
 from spsample.store import Graph
 
-__all__ = ["DrawShift", "draw_shift"]
-
 
 class DrawShift(NamedTuple):
     """The difference that `Biased` makes.

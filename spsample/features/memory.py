@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spsample.distributed import ProcessGrid
     from spsample.features.partitioned import PartitionedFeatures
 
-__all__ = ["FeatureStore"]
-
 _PAGE_BYTES = 4096
 
 

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 
     from spsample.backends.cuda.backend import CudaKernels
 
-__all__ = [
-    "BlockFeatures",
-    "PartitionedDeviceFeatures",
-    "PartitionedFeatures",
-    "RowBlocks",
-    "RowExchange",
-    "even_placement",
-    "id_dtype",
-]
-
 _CHUNK_BYTES = 64 << 20
 
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["PeerRows", "RouteCounts", "RoutedFeatures"]
-
-
 class RouteCounts(NamedTuple):
     """Rows that `RoutedFeatures` has gathered on this rank, by the place that they came from.
 

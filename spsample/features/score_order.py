@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["highest", "hottest"]
-
 _KEY_BITS = 63
 """Bits of an integer that is not negative."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from spsample.features.gathering import RowReader
 
-__all__ = ["HitsAndMisses", "SlotMap", "slot_map_bytes", "slot_words"]
-
 _VERTICES = 32
 """Vertices of a word."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from spsample.features.file_guard import FileState
     from spsample.features.gathering import RowReader
 
-__all__ = ["FeatureSource"]
-
 _ALONE = LocalCommunicator()
 
 

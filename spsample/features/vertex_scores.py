@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features.source import FeatureSource
 
-__all__ = ["WORKLOAD", "VertexScores", "ranks_of"]
-
 WORKLOAD = ("graph", "seeds", "sampler", "batch_size")
 """The arguments of `score` that say which batches are sampled."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Timeline
 
-__all__ = ["Loader"]
-
 
 class Loader:
     """Seeds in batches, epoch by epoch, which are sampled in bulk and get features and labels; and a place among them.

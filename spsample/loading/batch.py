@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["Batch", "Collate", "RowMemory", "gather_features"]
-
 
 @dataclass(frozen=True)
 class Batch:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import BulkSample
 
-__all__ = ["BULK_FORMATS", "BulkFiles", "Resumption", "bulk_arrays", "load_bulk"]
-
 BULK_FORMATS = ("npz", "arrow")
 MANIFEST = "manifest.json"
 FORMAT, VERSION = "spsample bulks", 2

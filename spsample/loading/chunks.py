@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from spsample.loading.order import Delivered
     from spsample.loading.prefetch import ClosableIterator, Prefetcher
 
-__all__ = ["MAX_BATCHES", "Chunk", "chunks", "one_by_one"]
-
 MAX_BATCHES = 8
 """Batches that are handed over at once, at most."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
-__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device", "samples_on_device", "tree_map"]
-
 COPIES = "copies"
 """The name of the stage, of its thread and of its phase."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch
 
-__all__ = ["FETCHES", "Gathering", "PerBatch", "features_ahead"]
-
 _ID_BYTES = 8
 
 

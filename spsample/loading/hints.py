@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features import FeatureSource
 
-__all__ = ["NextEpoch", "Start", "known_ahead"]
-
 
 def known_ahead(
     bulks: Iterator[Any],

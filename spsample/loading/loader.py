@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from spsample.loading.views import DglLoader, PygLoader
     from spsample.sampling import BulkSample, Sampler
 
-__all__ = ["BulkLoader"]
-
 
 class BulkLoader(Loader):
     """Iterate over minibatches that are sampled ``bulk_size`` at a time.

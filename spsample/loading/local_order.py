@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of", "local_batches_of"]
-
 BATCHES = ("shuffled", "local", "cooperative")
 """Values of the argument `batches` of a loader."""
 

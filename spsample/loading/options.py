@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from spsample.timeline import Timeline
 
-__all__ = ["AheadGroup", "FeatureGroup", "RankGroup", "SamplingGroup", "refuse_removed"]
-
 _REMOVED = {"transform_workers": "Call the transform in the thread that gathers features: transform= alone."}
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["Delivered", "Order", "as_seeds", "checked_place", "require_state"]
-
 MAYBE_UNKNOWN = "graph_digest"
 """The key of a state that is compared only where both sides know it."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["CollateFn", "Collation", "Pass", "PassStages", "SizeOf"]
-
 FEATURES_AHEAD = 2
 """Batches, or chunks of small ones, whose features may be gathered before they are asked for."""
 

@@ -19,8 +19,6 @@ from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases, waiting_for
 
-__all__ = ["MAX_JOIN_SECONDS", "Ahead", "BackgroundThread", "ClosableIterator", "Prefetcher", "StageChain"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, MiniBatch, Sampler
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["BatchAssignment", "Duplicates", "Lockstep", "RankSlice", "SharedByRanks", "assignment_of", "duplicated"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from spsample.loading.order import Delivered
 
-__all__ = ["SerialChoice", "follow"]
-
 LOOK_SECONDS = 0.04
 """Seconds of the loop that a look takes at least; it ends with a bulk."""
 LONG_LOOK = 0.4

@@ -21,17 +21,6 @@ from spsample.backends.tensors import on_stream
 from spsample.common.packing import aligned
 from spsample.errors import DTypeError
 
-__all__ = [
-    "BUFFERS",
-    "CudaCalls",
-    "Landed",
-    "PackedTensors",
-    "PinnedTransfer",
-    "Transfer",
-    "address_of",
-    "transfer_to",
-]
-
 BUFFERS = 2
 """Pinned buffers of a loader: one is written while the other one is read by the device."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["DglLoader", "PygLoader"]
-
 
 class LoaderView:
     """A loader's batches as those of another library; order, epochs and state are those of ``loader``."""

@@ -20,8 +20,6 @@ from spsample.nn.functional import dropout
 from spsample.nn.products import linear
 from spsample.nn.trimming import Calls, Trimmed, trimmed
 
-__all__ = ["GATConv", "GATv2Conv", "GCNConv", "GINConv", "GraphConv", "SAGEConv"]
-
 _METHODS = "message", "message_and_aggregate", "aggregate", "update", "edge_update"
 _SUMS = "sum", "add", "mean"
 _HALVES = torch.bfloat16, torch.float16

@@ -7,8 +7,6 @@ from torch.nn import functional
 
 from spsample.nn.dropout import dropped
 
-__all__ = ["Dropout", "dropout"]
-
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """`torch.nn.functional.dropout`, with a mask that follows from a counter on all threads.

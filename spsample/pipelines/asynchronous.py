@@ -19,7 +19,7 @@ from spsample.common.packing import pack, unframed
 from spsample.errors import on_rank
 from spsample.loading import Batch
 from spsample.pipelines.factored import FactoredPipeline
-from spsample.pipelines.gradients import FactoredGradients, StepLoss
+from spsample.pipelines.gradients import FactoredGradients, StepLoss, broadcast_weights
 
 _WANT, _GRADIENT, _WEIGHTS = 0, 1, 2
 _MAX_WAIT = 10.0
@@ -79,9 +79,7 @@ class AsynchronousPipeline(FactoredPipeline):
     def _finish(self) -> StepLoss:
         """Wait until all gradients are applied, and let all ranks have the weights."""
         loss: StepLoss = self._updates.finish()
-        for tensor in self._model.state_dict().values():
-            array = tensor.detach().cpu().numpy()
-            tensor.copy_(torch.from_numpy(self.comm.broadcast(array, phase="weights")))
+        broadcast_weights(self.comm, self._model, "weights")
         numbers = np.array([loss.mean, loss.num_seeds, self._rule.largest, self._rule.version], np.float64)
         mean, num_seeds, largest, version = self.comm.broadcast(numbers, phase="weights").tolist()
         self._rule.largest, self._rule.version = int(largest), int(version)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -141,12 +140,9 @@ class FactoredPipeline(Pipeline):
         Each rank samples the first bulk of an epoch that is never trained, and goes forward and back with a few of its
         minibatches. No weight changes, and no sample or mask of the run does.
         """
-        model = self.gradients.model
-        weights = copy.deepcopy(model.state_dict())
         with collective(self.comm, call="a trial of sampling and training"), torch.random.fork_rng(devices=[]):
             seconds = np.array(self._trial_seconds())
-        model.load_state_dict(weights)
-        model.zero_grad(set_to_none=True)
+        self.gradients.model.zero_grad(set_to_none=True)
         self.loader.features.reset_counts()
         sampling, training = (self.comm.all_reduce(seconds, phase="set-up") / self.comm.size).tolist()
         return sampling, training

@@ -29,10 +29,15 @@ def first_ranks_model(comm: Communicator, build: Callable[[], Model]) -> Model:
         model = build() if comm.rank == 0 else None
     with collective(comm):
         built = build() if model is None else model
-    for tensor in built.state_dict().values():
-        array = tensor.detach().cpu().numpy()
-        tensor.copy_(torch.from_numpy(comm.broadcast(array, phase="set-up")))
+    broadcast_weights(comm, built, "set-up")
     return built
+
+
+def broadcast_weights(comm: Communicator, model: torch.nn.Module, phase: str) -> None:
+    """Let a model have the weights of rank 0's; collective."""
+    for tensor in model.state_dict().values():
+        array = tensor.detach().cpu().numpy()
+        tensor.copy_(torch.from_numpy(comm.broadcast(array, phase=phase)))
 
 
 class StepLoss(NamedTuple):
@@ -100,6 +105,8 @@ class CommunicatorGradients(LocalGradients):
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
         super().__init__(model)
         self._comm = comm
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -144,16 +151,7 @@ class CooperativeGradients(CommunicatorGradients):
     comm
         Used by the thread that trains alone. Phase "gradients".
 
-    Raises
-    ------
-    DTypeError
-        If these are no model and no communicator.
     """
-
-    def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
-        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
-        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
-        super().__init__(model, comm)
 
     def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
         """Backward, all ranks together; ``share`` is the part of the batch's seeds that ``loss`` is the mean of."""
@@ -163,8 +161,8 @@ class CooperativeGradients(CommunicatorGradients):
         """Sum the gradients and the losses."""
         total_loss = self._comm.all_reduce(np.array([loss.item() * num_seeds, num_seeds]), phase="gradients")
         if self._comm.size > 1:
-            mine = [_gradient(parameter).reshape(-1) for parameter in self._parameters]
-            self._take(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
+            mine = np.concatenate([_flat(parameter) for parameter in self._parameters])
+            self._take(self._comm.all_reduce(mine, phase="gradients"))
         loss_sum, seeds = total_loss.tolist()
         return StepLoss(loss_sum / max(seeds, 1.0), int(seeds))
 
@@ -185,10 +183,6 @@ class FactoredGradients(CommunicatorGradients):
     comm
         Used by the thread that trains alone. Phase "gradients".
 
-    Attributes
-    ----------
-    comm : Communicator
-
     Examples
     --------
     >>> import torch
@@ -204,10 +198,7 @@ class FactoredGradients(CommunicatorGradients):
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
-        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
-        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
         super().__init__(model, comm)
-        self.comm = comm
         self._kept: dict[int, NDArray[np.float32]] = {}
 
     def keep(self, batch_id: int, loss: torch.Tensor, num_seeds: int) -> None:
@@ -222,7 +213,7 @@ class FactoredGradients(CommunicatorGradients):
 
     def finish_step(self) -> StepLoss:
         """Sum over all batches that ranks have kept, and divide by all seeds; collective."""
-        size = self.comm.size
+        size = self._comm.size
         ids = np.array(sorted(self._kept), np.int64)
         length = sum(parameter.numel() for parameter in self._parameters) + 2
         share = -(-length // size)
@@ -233,10 +224,10 @@ class FactoredGradients(CommunicatorGradients):
         rows = kept.reshape(len(ids), size, share).swapaxes(0, 1)
         counts = np.full(size, len(ids))
         sends = [Sent(np.tile(ids, size), counts), Sent(rows.reshape(-1, share), counts)]
-        all_ids, all_rows = (received.rows for received in Channel(self.comm).exchange(sends, phase="gradients"))
+        all_ids, all_rows = (received.rows for received in Channel(self._comm).exchange(sends, phase="gradients"))
         in_order = all_rows[np.argsort(all_ids)]
         mine = reduce_in_order(in_order, "sum") if len(in_order) else np.zeros(share, np.float32)
-        total = self.comm.all_gather(mine, phase="gradients").reshape(-1)[:length]
+        total = self._comm.all_gather(mine, phase="gradients").reshape(-1)[:length]
         return self._mean(total)
 
 
@@ -349,7 +340,3 @@ def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:
         return np.zeros(parameter.numel(), np.float32)
     flat: NDArray[np.float32] = parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).reshape(-1)
     return flat
-
-
-def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
-    return (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).detach().cpu()

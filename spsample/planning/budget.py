@@ -159,6 +159,3 @@ def _count(frontier: Frontier, draw: Draw) -> int:
         counts = draw.size * np.minimum(counts, 1) if draw.replace else np.minimum(counts, draw.size)
     of_batches, _ = frontier.A.backend.batch_statistics(frontier.Q.batch_ptr, counts, frontier.row_statistics.exponents)
     return int(of_batches.sum())
-
-
-__all__ = ["MAX_BATCHES", "BudgetedPlan", "MostEntries", "TooManyEntriesError", "largest_fitting"]

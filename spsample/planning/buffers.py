@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from spsample.sampling.bulk import BulkSample
 
-__all__ = ["NOTHING_AHEAD", "NO_BUFFERS", "USE_BYTES", "Buffers", "FeaturesAhead", "SharedBulk"]
-
 USE_BYTES = 16
 """Bytes of a vertex that a batch will ask for: its id and its next use, in room for a power of two."""
 

@@ -295,16 +295,3 @@ def _most_by_hop(
         hops.append((rows, sources, entries))
         rows = sources
     return tuple(hops)
-
-
-__all__ = [
-    "POINTER_BYTES",
-    "WHOLE",
-    "BulkCounts",
-    "GraphProfile",
-    "LayerCounts",
-    "Trial",
-    "most_bytes",
-    "most_counts",
-    "relative_deviation",
-]

@@ -218,6 +218,3 @@ def bulk_ranges(first: int, last: int, size: int, warm_up: int = 1) -> Iterator[
         yield first, min(first + ahead, last)
         first += ahead
         ahead = min(2 * ahead, size)
-
-
-__all__ = ["ORDER_BYTES", "BulkPlan", "bulk_ranges", "feature_bytes_of", "plan_of", "warm_up_divisor"]

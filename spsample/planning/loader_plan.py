@@ -210,15 +210,3 @@ def _plan_where_needed(work: Workload, buffers: Buffers, bulk_size: int) -> Bulk
         if plan_of(work, counts, available, buffers).fits(bulk_size):
             return None
     return plan_epochs(work, buffers, available)
-
-
-__all__ = [
-    "BULKS_PER_EPOCH",
-    "FEATURE_BATCHES",
-    "MAX_AHEAD",
-    "USUAL_BULK_SIZE",
-    "needed_by_loader",
-    "plan_bulk",
-    "plan_epochs",
-    "plan_loader",
-]

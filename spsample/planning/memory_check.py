@@ -186,6 +186,3 @@ def _likeness(pilots: Workload) -> Hashable:
     indptr, seeds, sampler = pilots.graph.host.indptr, pilots.seeds, pilots.sampler
     edges = int((indptr[seeds + 1] - indptr[seeds]).sum())
     return type(sampler), repr(sampler), pilots.batch_size, pilots.edge_ids, edges.bit_length()
-
-
-__all__ = ["available_bytes", "default_budget", "first_fitting", "out_of_memory", "require_memory"]

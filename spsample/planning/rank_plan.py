@@ -126,6 +126,3 @@ def _largest(bulk: BulkSample) -> tuple[int, int]:
 def _shared(bulk: SharedBulk, ranks: int) -> tuple[int, int]:
     """Bytes of what a rank has of p batches that ranks share, and the most vertices of one whose features it needs."""
     return -(-bulk.nbytes * ranks // max(len(bulk), 1)), max((len(batch.src_nodes) for batch in bulk), default=0)
-
-
-__all__ = ["RankPlan", "plan_ranks"]

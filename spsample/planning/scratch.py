@@ -199,6 +199,3 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     table = SHARED_COLUMN_BYTES * min(graph.num_nodes, MAX_SHARED_COLUMNS, read)
     columns = max(COLUMN_BYTES * layer.sources, table + graph.id_bytes * layer.sources)
     return int(entries + columns + (ROW_ORDER_BYTES + 2 * graph.id_bytes) * layer.rows)
-
-
-__all__ = ["device_scratch", "host_scratch", "scratch_bytes", "scratch_on"]

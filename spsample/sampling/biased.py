@@ -19,8 +19,6 @@ from spsample.sampling.sampler import Aggregation, Kind, Layout, Sampler, requir
 from spsample.sparse import Draw, ExtractOptions, GraphOperand, RowSelector, ScaledOperand, StackedLayer
 from spsample.store.validation import as_id_vector
 
-__all__ = ["Biased"]
-
 LARGEST_FACTOR = 2.0**64
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from typing import Any
 
-__all__ = ["Hops"]
-
 
 class Hops:
     """Numbers of vertices and edges of a batch within each hop: layers leave out what no later one reads.

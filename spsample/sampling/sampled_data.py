@@ -10,8 +10,6 @@ from torch_geometric.data import Data
 
 from spsample.sampling.hops import Hops
 
-__all__ = ["SampledData"]
-
 
 class SampledData(Data):  # type: ignore[misc]  # torch_geometric has no types
     """`torch_geometric.data.Data` whose ``edge_index`` has its `Hops` again after ``to``, ``apply`` and ``pin_memory``.

@@ -1,4 +1,4 @@
-"""Settings of a training run: its model, its optimisation and evaluation, and how often it writes."""
+"""Settings of a training run: its model, its pipeline, its optimisation and its evaluation."""
 
 import re
 from collections.abc import Mapping
@@ -381,7 +381,7 @@ class TrainConfig:
         Option(
             "What samples; changes no sample.",
             _SAMPLING,
-            choices=("cpu", "reference"),
+            choices=("cpu", "reference", "cuda"),
             unset="the fastest one",
             check=_backend,
             decisive=False,
@@ -395,18 +395,18 @@ class TrainConfig:
         for name, (value, reason) in rules.only.items():
             self._require(name, value, f"{value!r}: {reason}")
         if not rules.works_ahead or self.prefetch == 0:
+            ahead = "" if self.prefetch else " and prefetch=0"
             for name in ("stage_threads", "prefetch_budget"):
-                self._require(name, None, "none: no stages work ahead then")
+                self._require(name, None, "none: no stages work ahead then", ahead)
         for other, others in PIPELINES.items():
             for name in others.own if other != self.pipeline else ():
                 default = getattr(TrainConfig, name)
                 self._require(name, default, f"pipeline={other!r}, or {'none' if default is None else default}")
 
-    def _require(self, name: str, value: Any, expected: str) -> None:
+    def _require(self, name: str, value: Any, expected: str, also: str = "") -> None:
         """Refuse any other value of a setting with this pipeline."""
         if getattr(self, name) != value:
-            ahead = "" if self.prefetch else " and prefetch=0"
-            given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
+            given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{also}"
             raise InputError(argument=name, given=given, expected=expected)
 
     def decisive(self) -> dict[str, Any]:

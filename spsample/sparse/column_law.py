@@ -23,7 +23,7 @@ class ColumnLaw(LayerLaw):
         """From weights to numerators."""
         return frontier_rule(self.F.A.weighting, self.F.batch_statistics, self.power, self.column_power)
 
-    def drawn(self, draw: Draw) -> ColumnSample:
+    def draw_columns(self, draw: Draw) -> ColumnSample:
         """Columns for every batch, as arrays."""
         return self.F.draw_merged(self.rule, draw)
 
@@ -34,9 +34,6 @@ class GraphLaw(LayerLaw):
     The graph keeps its numerators.
     """
 
-    def drawn(self, draw: Draw) -> ColumnSample:
+    def draw_columns(self, draw: Draw) -> ColumnSample:
         """Columns for every batch, as arrays."""
         return self.F.A.column_norms.draw(self.Q.batch_ids, draw)
-
-
-__all__ = ["ColumnLaw", "GraphLaw"]

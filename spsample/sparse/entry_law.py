@@ -26,12 +26,9 @@ class EntryLaw(LayerLaw):
         batches = batch_statistics(A.backend, self.Q.batch_ptr, self.F.row_statistics)
         return frontier_rule(A.weighting, batches, self.power, 1)
 
-    def drawn(self, draw: Draw) -> ColumnSample:
+    def draw_columns(self, draw: Draw) -> ColumnSample:
         """Columns for every batch, as arrays."""
         if self.rule.shifts is None:
             return self.F.draw_entries(None, draw)
         counts = self.F.row_statistics.counts
         return self.F.draw_entries(self.F.A.backend.row_numerators(self.Q.batch_ptr, counts, self.rule), draw)
-
-
-__all__ = ["EntryLaw"]

@@ -91,9 +91,9 @@ class LayerLaw:
 
     def sample(self, draw: Draw) -> LayerSample:
         """Columns for every batch."""
-        return LayerSample(self, draw, self.drawn(draw))
+        return LayerSample(self, draw, self.draw_columns(draw))
 
-    def drawn(self, draw: Draw) -> ColumnSample:
+    def draw_columns(self, draw: Draw) -> ColumnSample:
         """Columns for every batch, as arrays."""
         raise NotImplementedError
 
@@ -141,6 +141,3 @@ class LayerLaw:
         layer = ExtractedLayer(matrix, selector, rows, sample, sources, options.include_targets)
         data = weights.values(backend, draw, layer, self.numerators(sources))
         return StackedLayer(Q, sources.src_ptr, sources.src, rows, data, edge_ids)
-
-
-__all__ = ["LayerLaw", "LayerSample"]

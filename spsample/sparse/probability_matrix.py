@@ -69,6 +69,3 @@ def _checked_weights(matrix: CSRMatrix) -> np.ndarray[Any, np.dtype[np.float64]]
             argument="matrix.data", given=f"{weights[bad[0]]} at position {bad[0]}", expected="finite weights >= 0"
         )
     return weights
-
-
-__all__ = ["ProbabilityMatrix"]

@@ -151,6 +151,3 @@ def _check_known(Q: RowSelector, known: RowSelector) -> None:
             given=f"batches {short(known.batch_ids)}",
             expected=f"{short(batch_ids)}, those of the rows of P",
         )
-
-
-__all__ = ["RowLaw", "RowSample", "WholeRows"]

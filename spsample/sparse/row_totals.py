@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from spsample.backends import ColumnScale, Matrix
 
-__all__ = ["RowTotals"]
-
 
 class RowTotals:
     """The sums of the rows of A D, made once for a graph in memory; 16 bytes a row and form.

@@ -17,8 +17,6 @@ from spsample.common.memory import available_memory
 from spsample.errors import DTypeError, InputError
 from spsample.sparse.operand import GraphOperand, Weighting
 
-__all__ = ["BaseGraph", "require_graph"]
-
 _CONSTRUCTORS = "Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices)"
 _ADAPTERS = {"dgl": "spsample.store.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}
 """Calls that make a graph of another library's, by its package."""

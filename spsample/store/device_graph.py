@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from spsample.backends.cuda.device import Device
     from spsample.sparse.operand import Weighting
 
-__all__ = ["DeviceGraph", "expected_visits", "hottest_rows", "split_rows"]
-
 DRAWN_OF_A_ROW = 16
 """s: of a shorter row all entries are read, of a longer one a fanout's worth."""
 

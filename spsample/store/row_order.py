@@ -14,8 +14,6 @@ from spsample.sparse.local import LocalFrontier, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin, frozen
 
-__all__ = ["ReorderedArrays", "ReorderedOperand", "ReorderedRows", "RowOrder"]
-
 _PIECE = 1 << 22
 
 

@@ -16,8 +16,6 @@ from spsample.store.validation import as_id_vector, as_vertex_ids
 if TYPE_CHECKING:
     from spsample.store.mapped_store import MappedStore
 
-__all__ = ["VertexIds", "named_vertices"]
-
 
 def named_vertices(store: MappedStore) -> VertexIds:
     """Return the names of a store's vertices: strings, original ids, or the vertices themselves."""

@@ -12,8 +12,6 @@ from spsample.comm import Communicator
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ClockMap", "ClockOffset", "clock_offset"]
-
 ROUNDS = 16
 """Exchanges by which an offset is bounded; the quickest of them count."""
 

@@ -12,8 +12,6 @@ from spsample.common.locks import renewed
 from spsample.timeline.spans import Span
 from spsample.timeline.timeline import Timeline
 
-__all__ = ["Phases", "StageTimes", "stage_times", "waiting_for", "work_seconds"]
-
 T = TypeVar("T")
 
 _END: Any = object()

@@ -16,8 +16,6 @@ from spsample.common.locks import renewed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO_BATCH", "SPAN", "SPANS_IN_MEMORY", "Span", "SpanFile"]
-
 SPAN = np.dtype(
     [("begin", np.float64), ("end", np.float64), ("name", np.int32), ("row", np.int32), ("batch", np.int64)]
 )

@@ -26,8 +26,6 @@ from spsample.timeline.trace_file import RankRows, trace_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Timeline", "require_writable"]
-
 
 class Timeline:
     """A file of the work of each thread of each rank, with its times, in Chrome's trace format; Perfetto opens it.

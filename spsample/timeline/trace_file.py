@@ -20,8 +20,6 @@ from spsample.timeline.spans import NO_BATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RankRows", "trace_file"]
-
 
 class RankRows(NamedTuple):
     """Names that the numbers in the spans of a rank stand for.

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from spsample.errors import InputError, require_module
 
-__all__ = ["METRICS", "accuracy", "average_precision", "f1_macro", "f1_micro", "roc_auc"]
-
 
 def accuracy(logits: NDArray[Any], y: NDArray[Any]) -> float:
     """Return the share of vertices whose largest logit is that of their label; multi-label: of right answers.

@@ -22,8 +22,6 @@ from spsample.nn.blocks import Block
 from spsample.nn.dropout import RectifiedDropout, Rowwise, VertexDropout
 from spsample.settings.training import ARCHITECTURES, ModelConfig
 
-__all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
-
 
 class GNN(nn.Module):
     """Encoder, one convolution per sampled layer, decoder.

@@ -31,9 +31,6 @@ from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.results import TrainResult, summary
 from spsample.training.trainer import Trainer
 
-__all__ = ["Recording", "RunFolder"]
-
-
 _WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
 
 

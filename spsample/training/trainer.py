@@ -22,14 +22,14 @@ from spsample.nn.tensors import as_tensor
 from spsample.pipelines import TrainingSetup, first_ranks_model, pipeline_for
 from spsample.pipelines.generator import RunGenerator
 from spsample.sampling.arguments import require_sampler
-from spsample.settings.training import TrainConfig
+from spsample.settings.training import ModelConfig, TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
 from spsample.training.callbacks import Callback, Callbacks
 from spsample.training.evaluator import Evaluator, divergence
 from spsample.training.metrics import METRICS
-from spsample.training.models import ModelConfig, build_model
+from spsample.training.models import build_model
 from spsample.training.optimisation import Schedule, make_optimizer
 from spsample.training.process import keep_memory, torch_threads
 from spsample.training.progress import Progress
@@ -49,10 +49,10 @@ class Trainer:
     row-normalised graph, so that the values estimate the mean over the neighbours, which is taken of the entries
     sampled where a sampler states the mean.
 
-    Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
-    takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
-    DDP over NCCL and through the graph's communicator elsewhere, in the order of the ranks. Weights begin as rank 0
-    drew them. Dropout then depends on the batch, not on the rank. What one rank fails with all raise.
+    Where the data set's graph is a distributed one, all ranks train one model, and every call is collective. The
+    pipeline says what a step is (`spsample.pipelines`); its gradient is that of the mean loss over the seeds of all
+    its batches. Weights begin as rank 0 drew them. Dropout then depends on the batch, not on the rank. What one rank
+    fails with all raise.
 
     Parameters
     ----------

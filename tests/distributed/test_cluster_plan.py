@@ -168,7 +168,7 @@ def test_nothing_fits():
 
 
 def test_huge_clusters_are_planned_where_the_table_is_small_enough(monkeypatch):
-    monkeypatch.setattr("spsample.planning.cluster.plan.MOST_CELLS", 1 << 14)
+    monkeypatch.setattr("spsample.planning.cluster.plan.MAX_CELLS", 1 << 14)
     plan = plan_cluster(PILOT, replace(CLUSTER, ranks=256))
     assert plan.left_out == (1, 2)
     with pytest.raises(CapacityError, match="ranks: got 256 with c = 1"):

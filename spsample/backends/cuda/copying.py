@@ -112,6 +112,3 @@ def per_batch_fields(value: Any) -> set[str]:
 
 def _is_named(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
-
-
-__all__ = ["CopyingBackend", "on_host_arrays", "per_batch_fields"]

@@ -44,6 +44,3 @@ class FreeMemory:
             measured = left = self._measure()
             self._here.measured, self._here.left = measured, left
         return left
-
-
-__all__ = ["FreeMemory"]

@@ -224,18 +224,3 @@ def _write(path: Path, content: bytes) -> None:
             f"compiled kernels cannot be kept in {path.parent}: {error.strerror}. "
             "Set SPSAMPLE_CACHE_DIR to a folder that can be written."
         ) from error
-
-
-__all__ = [
-    "OPTIONS",
-    "Variant",
-    "compile_source",
-    "compile_with_log",
-    "cubin",
-    "cubins",
-    "include_options",
-    "kernel_folder",
-    "source_names",
-    "source_path",
-    "variants",
-]

@@ -222,6 +222,3 @@ def _stacked(frontier: RemoteFrontier, pieces: list[Edges], src: Columns) -> tup
     for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
         mine[:] = here.take(mine)
     return rows, edges.edge_ids
-
-
-__all__ = ["Columns", "extract"]

@@ -84,6 +84,3 @@ def fetched(
     data: Any = None if weights is None else weights.rows
     matrix = Matrix(indptr, columns.rows, data, block.matrix.row_normalized, None, block.num_nodes)
     return FetchedBlockRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
-
-
-__all__ = ["FetchedBlockRows", "SentRows", "bytes_per_entry", "fetched", "rows_for"]

@@ -202,6 +202,3 @@ def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
     places = np.empty(num_ids, np.int64)
     places[distinct] = np.arange(len(distinct))
     return distinct.astype(ids.dtype, copy=False), places[ids]
-
-
-__all__ = ["PHASE", "RemoteFrontier", "RowRequests", "order_in_groups", "received_exclusion"]

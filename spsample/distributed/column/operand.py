@@ -151,6 +151,3 @@ def _located(block: LocalOperand, requests: RowRequests, received: Sequence[Rece
     excluded = received_exclusion(requests, *exclusion) if exclusion else None
     columns = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), excluded)
     return [Sent(columns, asked.rows)]
-
-
-__all__ = ["GAP_BYTES", "ColumnFrontier", "ColumnOperand"]

@@ -115,6 +115,3 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
         return answers
 
     return serve
-
-
-__all__ = ["PHASE", "Routed", "RowDraw", "route", "sample_rows"]

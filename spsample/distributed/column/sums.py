@@ -161,6 +161,3 @@ def _no_sums(block: LocalOperand, k: int) -> _Sums:
     """Sums of k batches without entries."""
     empty = np.zeros(0, np.uint64)
     return _Sums([ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty)], 0)
-
-
-__all__ = ["Answered", "ask", "draw_from_answers", "merged"]

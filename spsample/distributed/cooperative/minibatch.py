@@ -14,8 +14,6 @@ from spsample.sampling.bulk import Adjacency
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CooperativeBulk", "CooperativeLayer", "CooperativeMiniBatch", "Routes"]
-
 
 class Routes(NamedTuple):
     """The origin of the rows of a layer's sources: first this rank's own, then those of ranks 0, 1, ... in turn.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array, IntArray
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["VertexOwners", "owners_of"]
-
 
 class VertexOwners:
     """The rank that owns each vertex: one of those that have its block row, or its part, by a hash of the vertex id.

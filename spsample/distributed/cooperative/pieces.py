@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array, IntArray
     from spsample.sampling.bulk_layer import BulkLayer
 
-__all__ = ["CutLayer", "PieceReader", "PieceWriter", "entries_of_rows"]
-
 _PLACE = np.dtype(np.int32)
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spsample.distributed.cooperative.owned import VertexOwners
     from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
 
-__all__ = ["pieces_of", "require_targets", "share_out"]
-
 
 def share_out(bulk: BulkSample, owners: VertexOwners, comm: Communicator) -> CooperativeBulk:
     """Give each rank its rows of all minibatches of a bulk; collective.

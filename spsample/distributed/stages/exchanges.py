@@ -119,6 +119,3 @@ class RowGroup(Channel):
     def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
         """Gather entries of rows, `counts[j]` of them of column j."""
         return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
-
-
-__all__ = ["BroadcastRows", "RequestedRows", "RowGroup"]

@@ -191,6 +191,3 @@ def rows_of_batch(Q: StackedSelector, batch: int) -> slice:
     """
     first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
     return slice(first, end)
-
-
-__all__ = ["FetchPlan", "Stages", "UniqueRows", "rows_of_batch", "stage_columns"]

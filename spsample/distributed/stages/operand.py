@@ -215,6 +215,3 @@ class StagesFrontier(Frontier):
         edges = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
         width = width_of(int(np.diff(src_ptr).max(initial=1)) - 1)
         return self.stacked(edges._replace(columns=edges.columns.astype(f"u{width}")))
-
-
-__all__ = ["CachedRows", "ObliviousOperand", "StagesFrontier", "StagesOperand"]

@@ -20,8 +20,6 @@ from spsample.features.vertex_scores import VertexScores, ranks_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CachedFeatures"]
-
 
 class CachedFeatures(RowKeeper):
     """The rows that are wanted most, kept in memory in front of any feature source; the same rows to the bit.

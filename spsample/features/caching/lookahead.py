@@ -21,8 +21,6 @@ from spsample.store.validation import as_vertex_ids, check_ids
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MAX_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "lookahead_words"]
-
 MAX_ITEMS = 2**31 - 1
 _WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from spsample.features.source import FeatureSource
 
-__all__ = ["LookaheadRows", "by_score", "rows_ahead"]
-
 _PLACE_BYTES = 8
 """Bytes beside each row: the number of rows on their way to its place, and the last call that put one there."""
 

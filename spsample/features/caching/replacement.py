@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from spsample.features.source import FeatureSource
 
-__all__ = ["REPLACEMENTS", "ChosenRows", "Rows", "replacement_named"]
-
 _CLASSES = 256
 """Classes of rows by their scores, a byte a row: rows of the last classes are given up first for the map."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from spsample.features.copies.plan import CopyRequest, link_costs
 from spsample.features.score_order import hottest
 
-__all__ = ["greedy"]
-
 _NOT_POSSIBLE = -1.0
 
 _AT_ONCE = 1 << 12

@@ -16,17 +16,6 @@ from spsample.features.copies.greedy import greedy
 from spsample.features.copies.plan import CopyPlan, CopyRequest, link_costs, require_alpha, require_scores
 from spsample.features.score_order import hottest
 
-__all__ = [
-    "MAX_DEVICES",
-    "METHODS",
-    "assign_in_snake_order",
-    "best_copies",
-    "interleaved",
-    "plan_copies",
-    "replicated",
-    "song_jiang",
-]
-
 _ROUNDS_AT_ONCE = 1 << 10
 """Rounds that are filled together; an even number."""
 

@@ -14,17 +14,6 @@ from spsample.common.checks import first_bad, require_number, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.store.validation import as_id_vector, check_ids, check_num_nodes, check_weights
 
-__all__ = [
-    "CopyCost",
-    "CopyPlan",
-    "CopyRequest",
-    "cost",
-    "link_costs",
-    "nearest_holders",
-    "require_alpha",
-    "require_scores",
-]
-
 _ALPHA = "a positive, finite number"
 
 

@@ -20,16 +20,6 @@ from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 
-__all__ = [
-    "CsrRows",
-    "column_counts",
-    "column_sums",
-    "column_sums_of_entries",
-    "out_degree",
-    "random_order",
-    "reverse_pagerank",
-]
-
 PHASE = "scores"
 
 ENTRIES_AT_ONCE = 1 << 24

@@ -11,16 +11,6 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = [
-    "drawn_by_batches",
-    "drawn_by_rows",
-    "drawn_of_all",
-    "drawn_of_rows",
-    "from_log_complement",
-    "log_complement",
-    "repeated_of_all",
-]
-
 FloatArray = NDArray[np.float64]
 
 STEPS = 60

@@ -19,8 +19,6 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["inclusion", "posterior", "shrunk"]
-
 FloatArray = NDArray[np.float64]
 
 _ROWS = ("each", "frontier", "graph")

@@ -22,8 +22,6 @@ from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph
 
-__all__ = ["register_score", "require_scores", "score", "score_names", "usual_score"]
-
 Method = Callable[..., Any]
 """Takes graph, seeds (int64), sampler and batch size, and options by name; returns a number for each vertex."""
 

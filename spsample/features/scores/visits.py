@@ -18,8 +18,6 @@ from spsample.sampling.workload import sample_batches
 from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["EpochVisits", "add_visits", "presc", "replay", "trial_visits"]
-
 PHASE = "scores"
 
 ENTRIES_AT_ONCE = 1 << 23

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Assignment", "Assignments", "StepEnd"]
-
 AHEAD = 2
 """Batches that a rank may have: the one that it trains, and the next one, which is fetched meanwhile."""
 

@@ -23,8 +23,6 @@ from spsample.timeline import waiting_for
 if TYPE_CHECKING:
     from spsample.loading.factored.loader import EpochWork
 
-__all__ = ["FactoredEpoch", "Plan"]
-
 _ASK, _TRAINED, _STANDBY = 0, 1, 2
 """Kinds of messages to the rank that assigns batches."""
 _GIVE, _BATCH = 3, 4

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch, Sampler
 
-__all__ = ["FactoredLoader"]
-
-
 PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
 """Bytes of a packed minibatch beside its arrays, at most: their types, and up to 63 bytes before each."""
 

@@ -12,8 +12,6 @@ from spsample.errors import CapacityError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BatchQueue"]
-
 
 class BatchQueue:
     """Packed minibatches by batch id, in at most `most_bytes`, until they are sent to a rank.

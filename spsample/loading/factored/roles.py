@@ -10,8 +10,6 @@ from spsample.common.checks import require_int, require_number
 from spsample.errors import CommunicationError, InputError, RankError
 from spsample.planning.bulk_plan import bulk_ranges, warm_up_divisor
 
-__all__ = ["Roles", "SamplerCount", "samplers_for"]
-
 BULKS_PER_SAMPLER = 4
 """Bulks of each sampler in an epoch, at least."""
 

@@ -284,6 +284,3 @@ def count_sources(frontier: LayerRows, num_nodes: int, shape: GridShape) -> Floa
     return count_by_owner(
         batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.num_blocks)
     )
-
-
-__all__ = ["HopCounts", "LayerCounting", "RankCounts", "count_sources", "hop_counts"]

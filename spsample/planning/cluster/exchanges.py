@@ -300,6 +300,3 @@ def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: f
 
 def _most(sent: FloatArray, received: FloatArray) -> float:
     return float(max(sent.max(), received.max()))
-
-
-__all__ = ["Algorithm", "ExchangeCost", "Phase", "Scope", "WireWidths", "ring_reduction"]

@@ -138,6 +138,3 @@ def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
     costs = hub_row_bytes(np.diff(graph.indptr), entry_bytes)
     hubs: Int64Array = np.flatnonzero(times >= hub_threshold(times, costs, budget))
     return hubs
-
-
-__all__ = ["BlockRows", "FloatArray", "GridShape", "grouped", "hub_rows"]

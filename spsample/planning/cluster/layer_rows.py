@@ -263,6 +263,3 @@ def _sums_by_column(columns: Int64Array, weights: FloatArray | None, num_nodes: 
         columns = np.unique(columns, return_inverse=True)[1]
     counted = np.bincount(columns, weights).astype(np.float64)
     return counted[counted > 0]
-
-
-__all__ = ["LayerRows", "layer_rows"]

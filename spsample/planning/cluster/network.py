@@ -204,15 +204,3 @@ def require_ranks_per_node(network: Network, ranks_per_node: int | None) -> int:
     return (
         network.ranks_per_node if ranks_per_node is None else require_int("ranks_per_node", ranks_per_node, minimum=1)
     )
-
-
-__all__ = [
-    "NETWORKS",
-    "Link",
-    "Network",
-    "network_named",
-    "parse_bandwidth",
-    "parse_seconds",
-    "peers_of",
-    "share_inside",
-]

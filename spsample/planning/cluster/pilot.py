@@ -417,6 +417,3 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     if sampler.kind == "node-wise":
         return sampler
     return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
-
-
-__all__ = ["GridPilot", "Pilot", "Visits", "sample_pilot", "scaled_pilot", "seen"]

@@ -450,6 +450,3 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
             for phase in grid.phases
         },
     }
-
-
-__all__ = ["Cluster", "ClusterPlan", "GridPlan", "PhasePlan", "as_dict", "plan_cluster"]

@@ -429,6 +429,3 @@ def _summed(traffic: list[ExchangeCost]) -> PhaseBytes:
     return PhaseBytes(
         float(sent.mean()), float(sent.max()), float(received.mean()), float(received.max()), float(messages.max())
     )
-
-
-__all__ = ["PhaseBytes", "bulk_traffic", "by_phase"]
