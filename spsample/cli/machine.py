@@ -262,7 +262,11 @@ os._exit(0)
 
 
 def _imported(packages: Sequence[Package]) -> dict[str, tuple[str, str]]:
-    """Import packages elsewhere: the facts of each, and its error; at least for the first of them."""
+    """Import packages elsewhere: the facts of each, and its error.
+
+    Where the process ends or takes too long, those that have not answered are left out; the first of all is to blame
+    where none has.
+    """
     expressions = json.dumps([(package.module, package.more) for package in packages])
     command = [sys.executable, "-W", "ignore", "-c", _IMPORTS, expressions]
     try:
@@ -276,8 +280,7 @@ def _imported(packages: Sequence[Package]) -> dict[str, tuple[str, str]]:
     else:
         answers = _answers(done.stdout)
         failure = (done.stderr.strip().splitlines() or [f"its import ended with status {done.returncode}"])[-1]
-    unanswered = [package.module for package in packages if package.module not in answers]
-    return answers | {module: ("", failure) for module in unanswered[:1]}
+    return answers or {packages[0].module: ("", failure)}
 
 
 def _answers(output: str) -> dict[str, tuple[str, str]]:

@@ -228,7 +228,7 @@ class _Job:
     ) -> _Job:
         from spsample.comm import collective
 
-        random_seed = options.preset("").train.random_seed
+        random_seed = options.general.train.random_seed
         first = _load(ranks, command.dataset, options.runs.split or 0, random_seed)
         with collective(comm):
             preset = options.preset(first.dataset.name)

@@ -11,6 +11,7 @@ from spsample.cli.options import overridden
 from spsample.cli.ranks import check_rank_options
 from spsample.errors import InputError
 from spsample.settings import Preset, RankOptions, Recording, Runs, SamplerChoice, TrainConfig, preset_for
+from spsample.settings.training import PIPELINES
 
 SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
 """The dataclasses that declare the options of `train`."""
@@ -33,6 +34,8 @@ class TrainOptions:
     ----------
     sampler
         Its name.
+    general
+        What was given, and the defaults of a data set without a preset.
     preset
         Of the data set's name, a function: what was given takes the place of what is in it.
     """
@@ -41,6 +44,7 @@ class TrainOptions:
     runs: Runs
     recording: Recording
     ranks: RankOptions
+    general: Preset
     preset: Callable[[str], Preset]
 
     @classmethod
@@ -48,18 +52,19 @@ class TrainOptions:
         """Refuse what cannot be used, and options that would have no effect."""
         sampler = overridden(SamplerChoice(), typed).sampler
         sampling.require_sampler_options(sampler, typed["fanouts"], typed["layer_sizes"])
-        ranks = overridden(RankOptions(), typed)
-        if num_ranks > 1 and typed["pipeline"] == "factored" and typed["partitioned"] is None:
-            ranks = replace(ranks, partitioned=False)  # a sampler has all of the graph
+        general = overridden(Preset(), typed)
+        train, ranks = general.train, overridden(RankOptions(), typed)
+        if num_ranks > 1 and PIPELINES[train.pipeline].whole_graph and typed["partitioned"] is None:
+            ranks = replace(ranks, partitioned=False)
         options = cls(
             sampler,
             overridden(Runs(), typed),
             overridden(Recording(), typed),
             ranks,
+            general,
             lambda name: overridden(preset_for(name), typed),
         )
         options._check(command, typed)
-        train = options.preset("").train
         resumes_local = command.resume is not None and ranks.partition is not None  # other batches are refused later
         shared = "cooperative" if train.shares_batches else train.batches
         check_rank_options(ranks, num_ranks, "local" if resumes_local else shared)
@@ -82,7 +87,7 @@ class TrainOptions:
     @property
     def notes(self) -> list[str]:
         """Sentences about options that have no effect."""
-        train = self.preset("").train
+        train = self.general.train
         if train.cache_budget is not None:
             return []
         idle = {

@@ -98,9 +98,8 @@ class MessageThread:
         self._comm = comm
         self._deliver, self._ended = deliver, ended
         self._phase, self._call = phase, phase if call is None else call
-        self._lock = renewed(
-            threading.RLock()
-        )  # reentrant: a pass may end during garbage collection, in this thread too
+        # Reentrant: a pass may end during garbage collection, in this thread too.
+        self._lock = renewed(threading.RLock())
         self._process = os.getpid()
         self._posted: deque[tuple[int, Message]] = deque()  # with their addresses
         self._is_failing = False

@@ -117,7 +117,7 @@ class Updates:
     def __init__(
         self, comm: Communicator, model: nn.Module, optimize: Callable[[], None], rule: StalenessBound
     ) -> None:
-        self._rank, self._model, self._optimize, self._rule = comm.rank, model, optimize, rule
+        self._model, self._optimize, self._rule = model, optimize, rule
         self._granted: SimpleQueue[Any] = SimpleQueue()
         self._gradients: dict[int, Any] = {}
         self._failure: Exception | None = None

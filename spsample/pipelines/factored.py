@@ -44,6 +44,8 @@ class FactoredPipeline(Pipeline):
     J. Yang et al., GNNLab: a factored system for sample-based GNN training over GPUs, EuroSys 2022.
     """
 
+    SAMPLES_TO_HOST = True
+
     BATCHES_PER_RANK = 1
     """Batches of a step by default."""
 

@@ -44,6 +44,9 @@ class Pipeline(ABC):
         Its model is called for each batch.
     """
 
+    SAMPLES_TO_HOST = False
+    """Whether batches come to the host wherever they are sampled, to travel to other ranks."""
+
     def __init__(self, setup: TrainingSetup) -> None:
         self.setup, self.config, self.comm = setup, setup.config, setup.graph.comm
         self._features: Any = self._placed()
@@ -58,7 +61,7 @@ class Pipeline(ABC):
 
     def open(self) -> None:
         """Choose devices and make the loader; collective."""
-        samples_there = samples_on_device(self.setup.graph, self.config.backend)
+        samples_there = not self.SAMPLES_TO_HOST and samples_on_device(self.setup.graph, self.config.backend)
         with collective(self.comm, call="the choice of a device"):
             self.devices = device_for(self.config, self.setup.graph, samples_there=samples_there)
         self.loader = self._make_loader()

@@ -42,25 +42,29 @@ class PipelineRules(NamedTuple):
         True where stages work ahead, whose threads and memory can be set.
     shares_batches : bool
         True where all ranks work on one batch at a time.
+    whole_graph : bool
+        True where a rank that samples has all of the graph.
     """
 
     own: tuple[str, ...] = ()
     only: Mapping[str, tuple[Any, str]] = MappingProxyType({})
     works_ahead: bool = True
     shares_batches: bool = False
+    whole_graph: bool = False
 
 
 PIPELINES = {
     "sync": PipelineRules(works_ahead=False),
     "overlap": PipelineRules(),
     "factored": PipelineRules(
-        own=("sampler_ranks", "step_batches", "queue_memory", "switches", "staleness"),
+        own=("sampler_ranks", "step_batches", "queue_memory", "staleness", "switches"),
         only={
             "batches": ("shuffled", "any rank may train any batch"),
             "fetch": ("batch", "the batches of a bulk go to several ranks"),
             "cache_replacement": ("static", "a trainer does not know its next batches"),
         },
         works_ahead=False,
+        whole_graph=True,
     ),
     "cooperative": PipelineRules(
         only={"batches": ("shuffled", "each batch has seeds of all ranks")},

@@ -11,9 +11,18 @@ from spsample.backends import Backend, Draw, ExtractedLayer, QuantisationRule, S
 from spsample.backends.arithmetic import numerators_of
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.checks import require_type
+from spsample.errors import ConsumedError
 from spsample.sparse.selector import RowSelector
 
-CONSUMED_HINT = "Copy what you keep of S before extract, or call its_sample again: it gives the same bits."
+
+def consumed() -> ConsumedError:
+    """Return the error of a look at a sample that is not there any more."""
+    return ConsumedError(
+        argument="sample",
+        given="a sample that EXTRACT has consumed",
+        expected="one that it has not",
+        hint="Copy what you keep of S before extract, or call its_sample again: it gives the same bits.",
+    )
 
 
 class StackedLayer(NamedTuple):

@@ -8,14 +8,14 @@ from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer, Qu
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.checks import short
 from spsample.common.lazily import lazily
-from spsample.errors import ConsumedError, DTypeError
+from spsample.errors import DTypeError
 from spsample.sparse.extraction import (
-    CONSUMED_HINT,
     ExtractOptions,
     Numerators,
     SourceWeights,
     StackedLayer,
     UnbiasedWeights,
+    consumed,
 )
 from spsample.sparse.operand import Frontier
 from spsample.sparse.selector import RowSelector
@@ -37,12 +37,7 @@ class LayerSample:
     def drawn(self) -> ColumnSample:
         """All that was drawn."""
         if self._drawn is None:
-            raise ConsumedError(
-                argument="sample",
-                given="a sample that EXTRACT has consumed",
-                expected="one that it has not",
-                hint=CONSUMED_HINT,
-            )
+            raise consumed()
         return self._drawn
 
     @property
@@ -75,8 +70,9 @@ class LayerSample:
         if weights is None or not (hasattr(weights, "normalize") and hasattr(weights, "values")):
             expected = "UnbiasedWeights() or ReferenceWeights()"
             raise DTypeError(argument="weights", given=short(weights), expected=expected)
-        drawn, self._drawn = self.drawn, None
-        return self.P.extract(self.draw, drawn, options, weights)
+        layer = self.P.extract(self.draw, self.drawn, options, weights)
+        self._drawn = None
+        return layer
 
 
 class LayerLaw:

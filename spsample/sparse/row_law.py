@@ -10,8 +10,8 @@ import numpy as np
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector, UnitedHops
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_type, short
-from spsample.errors import ConsumedError, InputError
-from spsample.sparse.extraction import CONSUMED_HINT, ExtractOptions, StackedLayer
+from spsample.errors import InputError
+from spsample.sparse.extraction import ExtractOptions, StackedLayer, consumed
 from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.selector import RowSelector
 
@@ -65,12 +65,7 @@ class RowSample:
     def entries(self) -> Entries:
         """All that was drawn."""
         if self._entries is None:
-            raise ConsumedError(
-                argument="sample",
-                given="a sample that EXTRACT has consumed",
-                expected="one that it has not",
-                hint=CONSUMED_HINT,
-            )
+            raise consumed()
         return self._entries
 
     @property

@@ -15,7 +15,7 @@ from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.pipelines import Pipeline, TrainingSetup
 from spsample.sampling import Sampler
-from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
+from spsample.training.evaluation import Vertices, VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN
 
@@ -39,8 +39,8 @@ class Evaluator:
         self._comm = self._graph.comm
         self._require_same_split()
         self.sampler = _test_sampler(setup.sampler, setup.config.test_sizes)
-        self._rows = ProcessGrid(self._comm) if self._graph.is_distributed else None  # of logits
         self._check_metric()
+        self._rows: ProcessGrid | None = None  # of logits on ranks, once they are computed
 
     def close(self) -> None:
         """Free the communicators that were made for it."""
@@ -77,7 +77,10 @@ class Evaluator:
         setup, config = self._setup, self._setup.config
         if kind == "full":
             budget = require_bytes("evaluation_memory", config.evaluation_memory)
-            vertices = VerticesHere(self._graph) if self._rows is None else VerticesOnRanks(self._graph, self._rows)
+            vertices: Vertices = VerticesHere(self._graph)
+            if self._graph.is_distributed:
+                self._rows = ProcessGrid(self._comm) if self._rows is None else self._rows
+                vertices = VerticesOnRanks(self._graph, self._rows)
             on_host = model if pipeline.devices.model.type == "cpu" else copy.deepcopy(model).cpu()
             return layer_by_layer(on_host, vertices, setup.features, setup.blocks.whole_rows(), budget).gather(ids)
         features = pipeline.loader.features

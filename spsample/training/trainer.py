@@ -112,7 +112,7 @@ class Trainer:
         self.dataset = dataset
         self.sampler = sampler
         self.config = config
-        self.callbacks = Callbacks(callbacks)
+        self.callbacks = list(callbacks)
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.phases = Phases(("training", "evaluation"), timeline)
         features, blocks = _feature_source(dataset), BlockMaker(dataset.graph, sampler)
@@ -172,14 +172,14 @@ class Trainer:
             with keep_memory(), self._generator.in_use(), torch_threads(self.config.stage_threads):
                 self.pipeline.begin()
                 try:
-                    self.callbacks.call(self, "on_start")
+                    Callbacks(self.callbacks).call(self, "on_start")
                     while not self.is_over:
                         self._epoch()
                 finally:
                     self._generator.keep()
             self._take_best()
             result = _result(self)
-            self.callbacks.call(self, "on_end", result)
+            Callbacks(self.callbacks).call(self, "on_end", result)
             return result
 
     def _take_best(self) -> None:
@@ -220,7 +220,7 @@ class Trainer:
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
             "cache_counts": None if self.cache_counts is None else list(self.cache_counts),
-            "callbacks": self.callbacks.state_dict(),
+            "callbacks": Callbacks(self.callbacks).state_dict(),
         }
 
     @reading_state()
@@ -252,7 +252,7 @@ class Trainer:
         counts = state.get("cache_counts")
         self._resumed = _Totals(dict(state["seconds"]), None if counts is None else CacheCounts(*counts))
         self.phases.clear()
-        self.callbacks.load_state_dict(state["callbacks"])
+        Callbacks(self.callbacks).load_state_dict(state["callbacks"])
         if self.is_over:
             self._take_best()
 
@@ -263,7 +263,7 @@ class Trainer:
         progress, config = self.progress, self.config
         for loss in self.pipeline.epoch(progress.epoch):
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
-            self.callbacks.call(self, "on_step", loss.mean)
+            Callbacks(self.callbacks).call(self, "on_step", loss.mean)
         epoch, mean = progress.epoch, progress.loss_sum / progress.num_seeds
         if not math.isfinite(mean):
             raise divergence(config.learning_rate, f"a loss of {mean} in epoch {epoch}")
@@ -274,7 +274,7 @@ class Trainer:
         record = EpochRecord(epoch, mean, val, self.schedule.learning_rate)
         self.schedule.epoch_over(val if in_turn else None)
         progress.close_epoch(record)
-        self.callbacks.call(self, "on_epoch", record)
+        Callbacks(self.callbacks).call(self, "on_epoch", record)
 
 
 class _Totals(NamedTuple):

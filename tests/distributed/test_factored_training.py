@@ -526,3 +526,20 @@ def test_a_model_with_buffers_is_refused(settings):
         trainer.close()
 
     run_threads(2, body, TIMEOUT)
+
+
+def test_batches_of_a_factored_run_are_copied_to_their_device(monkeypatch):
+    """Where ranks sample on a device, too: batches come to the host, to travel."""
+    monkeypatch.setattr("spsample.pipelines.pipeline.samples_on_device", lambda *_: True)
+
+    def body(comm):
+        trainers = {
+            name: trainer_of(comm, pipeline=name, device="cpu", sampler_ranks=1 if name == "factored" else None)
+            for name in ("factored", "overlap")
+        }
+        devices = {name: trainer.pipeline.devices.batches for name, trainer in trainers.items()}
+        for trainer in trainers.values():
+            trainer.close()
+        return devices
+
+    assert run_threads(2, body, TIMEOUT)[0] == {"factored": torch.device("cpu"), "overlap": None}
