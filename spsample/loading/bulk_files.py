@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.common.checks import require_choice, require_path, require_type
-from spsample.errors import DataError, require_module
+from spsample.errors import DataError, InputError, require_module
 from spsample.store.folder import system_errors, whole_file
 from spsample.store.npy import read_npz
 from spsample.store.verification import file_sha256, record, record_path, recorded_sha256, require_recorded
@@ -133,6 +133,8 @@ class BulkFiles:
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk and its checksum, which is there first; return its path."""
         _require_bulk(bulk)
+        if len(bulk) == 0:
+            raise InputError(argument="bulk", given="one without batches", expected="at least one: they name its file")
         path = self.path(int(bulk.batch_ids[0]))
         with system_errors(path, _WRITABLE, "the files before this one are whole"), whole_file(path) as file:
             self._write(file, bulk_arrays(bulk))

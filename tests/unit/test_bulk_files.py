@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.errors import DataError, MissingDependencyError
+from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.loading import BulkFiles, bulk_arrays, load_bulk
 
 GRAPH = sp.load_dataset("rmat:10,8").graph
@@ -51,6 +51,12 @@ def test_round_trip(sampler: sp.Sampler, form: str, tmp_path: Path) -> None:
             assert (layer.adj.data is None) == (f"data_{number}" not in read)
             if layer.adj.data is not None:
                 assert np.array_equal(read[f"data_{number}"][entry], layer.adj.data)
+
+
+def test_a_bulk_without_batches_is_refused(tmp_path: Path) -> None:
+    none = sp.bulk_sample(GRAPH, [], SAMPLERS[0], batch_size=16)
+    with pytest.raises(InputError, match="bulk: got one without batches"):
+        BulkFiles(tmp_path / "bulks", {}).write(none)
 
 
 def test_arrow_files_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
