@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spsample.comm import LocalCommunicator, collective
@@ -68,11 +68,11 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
         expected = f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
     size = count * row_bytes
-    require_available("budget", size, f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take")
+    require_available("budget", size, lambda: f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take")
     return count
 
 
-def require_available(argument: str, size: int, given: str) -> None:
+def require_available(argument: str, size: int, given: Callable[[], str]) -> None:
     """Refuse what takes more bytes than are available.
 
     Raises
@@ -82,7 +82,7 @@ def require_available(argument: str, size: int, given: str) -> None:
     free = available_memory()
     if size > free:
         expected = f"at most the {format_bytes(free)} that are available"
-        raise CapacityError(argument=argument, given=given, expected=expected)
+        raise CapacityError(argument=argument, given=given(), expected=expected)
 
 
 def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) -> int:

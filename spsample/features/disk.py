@@ -100,7 +100,7 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
             enough *= 2
         expected = f"0, or {format_bytes(enough)}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
-    require_available("budget", plan.nbytes, format_bytes(budget))
+    require_available("budget", plan.nbytes, lambda: format_bytes(budget))
     return plan
 
 

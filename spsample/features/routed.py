@@ -246,7 +246,9 @@ def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
     rows = len(plan.vertices[rank])
     route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
     size = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes
-    require_available("plan", size, f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map")
+    require_available(
+        "plan", size, lambda: f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
+    )
 
 
 class PeerRows(RowExchange):

@@ -161,8 +161,8 @@ class CooperativeGradients(CommunicatorGradients):
         """Sum the gradients and the losses."""
         total_loss = self._comm.all_reduce(np.array([loss.item() * num_seeds, num_seeds]), phase="gradients")
         if self._comm.size > 1:
-            mine = np.concatenate([_flat(parameter) for parameter in self._parameters])
-            self._take(self._comm.all_reduce(mine, phase="gradients"))
+            mine = [_gradient(parameter).reshape(-1) for parameter in self._parameters]
+            self._take(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
         loss_sum, seeds = total_loss.tolist()
         return StepLoss(loss_sum / max(seeds, 1.0), int(seeds))
 
@@ -333,6 +333,11 @@ def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
             expected="the same ranks",
         )
     return DistributedGradients(model, comm)
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """Return a gradient of the parameter's own dtype: float64 models add up float64."""
+    return (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).detach().cpu()
 
 
 def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:

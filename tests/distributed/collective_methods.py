@@ -194,7 +194,7 @@ def sample_rows(A, Q):
 
 def drawn(law, A, Q):
     P = normalize_rows(law(A, Q))
-    sample = P.sample(DRAW)
+    sample = P.draw_columns(DRAW)
     excluded = P.F.entry_counts(sample)
     extracted = P.F.extract(*ascending(sample), True)
     return {

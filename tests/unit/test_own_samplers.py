@@ -35,7 +35,7 @@ def trainer(sampler, data, **settings):
 
 def row_sums(trainer_):
     """Sums of the rows of every block that a pass trains on."""
-    blocks = [trainer_.blocks(layer) for batch in trainer_.loader for layer in batch.layers]
+    blocks = [trainer_.pipeline.setup.blocks(layer) for batch in trainer_.loader for layer in batch.layers]
     return torch.cat([block.aggregate(torch.ones(block.num_src, 1)).ravel() for block in blocks])
 
 
