@@ -104,7 +104,7 @@ def cluster_facts(
     from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
-    from spsample.planning.cluster.network import network_named, require_ranks_per_node
+    from spsample.planning.cluster.exchanges import network_named, require_ranks_per_node
 
     network = network_named(options.network, options.alpha, options.bandwidth, options.duplex)
     cluster = Cluster(

@@ -89,7 +89,7 @@ def plan(
 def _local_facts(source: str, sampler: Sampler, options: PlanOptions) -> dict[str, Any]:
     """A plan for this machine."""
     from spsample.data import load_dataset
-    from spsample.planning.memory_check import default_budget
+    from spsample.planning.bulk_plan import default_budget
 
     dataset = load_dataset(source)
     budget = default_budget() if options.memory_budget is None else options.memory_budget

@@ -9,7 +9,7 @@ from typing import Any
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, InputError
-from spsample.planning.memory_check import default_budget
+from spsample.planning.bulk_plan import default_budget
 
 _MIN_ROOM = 24 * 2**20
 _SLACK = 48 * 2**20

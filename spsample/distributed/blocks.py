@@ -11,7 +11,7 @@ from spsample.backends import Backend, Matrix
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.placement import Placement
 from spsample.sparse import LocalOperand
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store import Graph, GraphStore
 
 

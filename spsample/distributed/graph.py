@@ -14,7 +14,7 @@ from spsample.comm.headers import exchange_numbers
 from spsample.comm.objects import differing
 from spsample.distributed.blocks import BlockReader
 from spsample.errors import InputError
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store.base_graph import BaseGraph
 
 _ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}

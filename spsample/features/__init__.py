@@ -8,11 +8,11 @@ from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.keeper import CacheCounts
-from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedDeviceFeatures, PartitionedFeatures
 from spsample.features.routed import RouteCounts, RoutedFeatures
 from spsample.features.scores import register_score, score, score_names
+from spsample.features.scores.visits import DrawShift, draw_shift
 from spsample.features.source import FeatureSource
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,6 @@ from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.memory import FeatureStore
 from spsample.features.source import FeatureSource
 from spsample.store import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Aggregation = Literal["mean", "gcn"]
 _AGGREGATIONS = ("mean", "gcn")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.common.arrays import as_array, is_bfloat16
 from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
 from spsample.store.row_order import ReorderedRows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def as_rows(x: Any) -> Any:

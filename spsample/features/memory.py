@@ -11,10 +11,9 @@ from scipy import sparse
 
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
-from spsample.features.file_guard import FileState, file_state, state_of_path
 from spsample.features.formats import as_stored_rows
 from spsample.features.gathering import RowReader, row_reader
-from spsample.features.source import FeatureSource
+from spsample.features.source import FeatureSource, FileState, file_state, state_of_path
 from spsample.store import GraphStore
 from spsample.store.layout import array_file
 from spsample.store.validation import check_ids

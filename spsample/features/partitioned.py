@@ -19,9 +19,10 @@ from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
-from spsample.features.device_staging import device_arguments, row_addresses
+from spsample.features.device import device_arguments, row_addresses
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.features.gathering import row_reader
+from spsample.features.keeper import CHUNK_BYTES
 from spsample.features.source import FeatureSource
 from spsample.store import GraphStore
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from spsample.backends.cuda.backend import CudaKernels
-
-_CHUNK_BYTES = 64 << 20
 
 
 class RowExchange:
@@ -418,7 +417,7 @@ def _converted(rows: Any, form: RowFormat) -> NDArray[Any]:
 
 def _chunks(rows: Any) -> Any:
     """Dense pieces of bounded size, one after the other."""
-    step = max(1, _CHUNK_BYTES // max(1, 8 * rows.shape[1]))
+    step = max(1, CHUNK_BYTES // max(1, 8 * rows.shape[1]))
     for first in range(0, rows.shape[0], step):
         chunk = rows[first : first + step]
         yield chunk.toarray() if sparse.issparse(chunk) else np.asarray(chunk)

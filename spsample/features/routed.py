@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.comm import Communicator, collective
 from spsample.comm.local import LocalCommunicator
@@ -14,18 +16,11 @@ from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import InputError
-from spsample.features.budget import require_available
-from spsample.features.copies.plan import CopyPlan, link_costs, nearest_holders, require_alpha
-from spsample.features.gathering import row_reader
-from spsample.features.keeper import KeptRows, RowKeeper, require_fingerprint, require_host_source
+from spsample.features.copies import CopyPlan, link_costs, nearest_holders, require_alpha
+from spsample.features.gathering import row_reader, slot_map_bytes
+from spsample.features.keeper import KeptRows, RowKeeper, require_available, require_fingerprint, require_host_source
 from spsample.features.partitioned import RowExchange, id_dtype
-from spsample.features.slot_map import slot_map_bytes
 from spsample.features.source import FeatureSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 
 class RouteCounts(NamedTuple):

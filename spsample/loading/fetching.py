@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.features.device_staging import StagedFetch
-from spsample.features.gathering import row_reader
-from spsample.features.slot_map import SlotMap
+from spsample.features.device import StagedFetch
+from spsample.features.gathering import SlotMap, row_reader
 from spsample.loading.batch import RowMemory, gather_features
-from spsample.planning.buffers import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
+from spsample.planning.budget import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,9 +25,9 @@ from spsample.loading.options import AheadGroup, FeatureGroup, RankGroup, Sampli
 from spsample.loading.order import Order, as_seeds
 from spsample.loading.passes import Collation, Pass, PassStages
 from spsample.loading.ranks import assignment_of
-from spsample.planning.buffers import Buffers
+from spsample.planning.budget import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
-from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.sampler import check_arguments, require_word
 from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
@@ -77,7 +77,7 @@ class BulkLoader(Loader):
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
         is available now, or all of it where half is too little for bulks of 64; with a number all of it, and nothing is
         planned where the largest bulk that could be drawn fits. On several ranks: of each rank; see
-        `spsample.planning.rank_plan.RankPlan`, and with a number of batches and no budget nothing is planned.
+        `spsample.planning.loader_plan.RankPlan`, and with a number of batches and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
         when it is asked for, and so does a loader on one rank that finds this faster, but for `stage_threads`.

@@ -17,8 +17,8 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CommunicationError, InputError, RankError, on_rank
 from spsample.features import FeatureSource, score
-from spsample.features.budget import left_beside_loader, rows_beside
-from spsample.features.caching.replacement import replacement_named
+from spsample.features.caching.cached import replacement_named
+from spsample.features.keeper import left_beside_loader, rows_beside
 from spsample.loading import Batch
 from spsample.loading.factored import FactoredLoader, samplers_for
 from spsample.pipelines.gradients import FactoredGradients, StepLoss
@@ -242,8 +242,8 @@ def _budget(features: FeatureSource, workload: dict[str, Any], config: TrainConf
     graph = workload["graph"]
     if config.cache_budget == "auto":  # measured beside the graph
         queue = require_bytes("queue_memory", config.queue_memory or QUEUE_MEMORY)
-        replacement = replacement_named(config.cache_replacement)
-        return left_beside_loader(features, workload, graph.comm, replacement), queue, "the queue"
+        looks_ahead = replacement_named(config.cache_replacement).may_look_ahead
+        return left_beside_loader(features, workload, graph.comm, looks_ahead), queue, "the queue"
     graph_bytes = 0 if graph.host is None else graph.host.nbytes
     return require_bytes("cache_budget", config.cache_budget), graph_bytes, "the graph"
 

@@ -17,7 +17,7 @@ from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
 from spsample.sampling.workload import Workload
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 

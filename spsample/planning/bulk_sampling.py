@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan, MostEntries, TooManyEntriesError
-from spsample.planning.memory_check import out_of_memory, require_memory
+from spsample.planning.bulk_plan import out_of_memory, require_memory
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler
 from spsample.sampling.workload import Workload

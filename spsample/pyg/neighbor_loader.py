@@ -16,12 +16,10 @@ from torch_geometric.data import Data
 from spsample.loading import BulkLoader
 from spsample.loading.order import require_state
 from spsample.pyg import arguments
-from spsample.pyg.attributes import Attributes, with_hops
-from spsample.pyg.neighbor_sampler import NeighborSampler, drawn_seed
-from spsample.pyg.sampler_order import SamplerOrder, order_of
+from spsample.pyg.arguments import SamplerOrder, order_of
+from spsample.pyg.neighbor_sampler import Attributes, NeighborSampler, drawn_seed, with_hops
 from spsample.sampling import MiniBatch
-from spsample.sampling.arguments import require_word
-from spsample.sampling.sampler import require_bool
+from spsample.sampling.sampler import require_bool, require_word
 from spsample.store import Graph
 
 _Step = Callable[[Any], Any]

@@ -15,7 +15,8 @@ from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
 from spsample.common.memory import available_memory
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.operand import GraphOperand, Weighting
+from spsample.sparse.operand import GraphOperand
+from spsample.sparse.probability import Weighting
 
 _CONSTRUCTORS = "Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices)"
 _ADAPTERS = {"dgl": "spsample.store.from_dgl(graph)", "torch_geometric": "Graph.from_pyg(data)"}

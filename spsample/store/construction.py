@@ -14,7 +14,7 @@ from spsample.common.contents import Contents
 from spsample.common.threads import clear_pool, compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store import validation
 
 ARRAYS = ("indptr", "indices", "data", "edge_ids")

@@ -11,7 +11,7 @@ from spsample.backends import Matrix, get_backend
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.device import DeviceOperand
+from spsample.sparse.local import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import row_entries
 from spsample.store.normalization import sums_of_alike
@@ -19,7 +19,7 @@ from spsample.store.normalization import sums_of_alike
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
     from spsample.backends.cuda.device import Device
-    from spsample.sparse.operand import Weighting
+    from spsample.sparse.probability import Weighting
 
 DRAWN_OF_A_ROW = 16
 """s: of a shorter row all entries are read, of a longer one a fanout's worth."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spsample.backends import get_backend
 from spsample.common.checks import require_choice
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store import adapters, construction, normalization
 from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import ARRAYS, GraphArrays

@@ -11,7 +11,7 @@ from spsample.backends import Backend, Matrix, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.contents import Contents
 from spsample.sparse.local import LocalFrontier, LocalOperand
-from spsample.sparse.operand import Weighting
+from spsample.sparse.probability import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin, frozen
 
 _PIECE = 1 << 22

@@ -23,7 +23,7 @@ from spsample.features import (
     PartitionedFeatures,
     RoutedFeatures,
 )
-from spsample.features.device_staging import StagedRows
+from spsample.features.device import StagedRows
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]

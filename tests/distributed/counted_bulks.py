@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.distributed.placement import balanced
-from spsample.planning.cluster.counting import LayerCounting, RankCounts, count_sources, hop_counts
-from spsample.planning.cluster.grid_shape import BlockRows
-from spsample.planning.cluster.layer_rows import count_by_owner, distinct, layer_rows, longest_rows
+from spsample.planning.cluster.counting import (
+    LayerCounting,
+    RankCounts,
+    count_by_owner,
+    count_sources,
+    distinct,
+    hop_counts,
+    layer_rows,
+    longest_rows,
+)
+from spsample.planning.cluster.exchanges import BlockRows
 
 
 class CountedRanks:

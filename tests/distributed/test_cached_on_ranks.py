@@ -16,9 +16,8 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
-from spsample.features import budget as budgets
-from spsample.features.caching.replacement import replacement_named
-from spsample.features.slot_map import slot_map_bytes
+from spsample.features import keeper as budgets
+from spsample.features.gathering import slot_map_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 TIMEOUT = 30.0
@@ -160,7 +159,7 @@ def test_ranks_of_a_machine_share_what_a_loader_leaves(of, monkeypatch):
         graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
         one = CachedFeatures(x, "auto", graph=graph, **batches)
         np.testing.assert_array_equal(one.gather(np.arange(n)), DATA.x)
-        return budgets.left_beside_loader(x, {"graph": graph, **batches}, comm, replacement_named("static"))
+        return budgets.left_beside_loader(x, {"graph": graph, **batches}, comm, looks_ahead=False)
 
     monkeypatch.setattr(budgets, "available_memory", lambda: 1 << 30)
     first, second = run_threads(2, left, TIMEOUT)

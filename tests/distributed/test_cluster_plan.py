@@ -22,9 +22,7 @@ from spsample.data import load_dataset, planted
 from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import GraphProfile
 from spsample.planning.cluster import Cluster, plan_cluster
-from spsample.planning.cluster.exchanges import ring_reduction
-from spsample.planning.cluster.grid_shape import GridShape
-from spsample.planning.cluster.network import NETWORKS, network_named
+from spsample.planning.cluster.exchanges import NETWORKS, GridShape, network_named, ring_reduction
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
 from spsample.planning.cluster.plan import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.sampling import LayerwiseSampler

@@ -19,7 +19,7 @@ from spsample.common.units import format_bytes  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
-from spsample.features import budget as budgets  # noqa: E402
+from spsample.features import keeper as budgets  # noqa: E402
 from spsample.pipelines import factored  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
 

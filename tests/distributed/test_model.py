@@ -22,22 +22,29 @@ from spsample.errors import InputError
 from spsample.features import PartitionedFeatures
 from spsample.planning.cluster.counting import HopCounts, RankCounts
 from spsample.planning.cluster.exchanges import (
+    NETWORKS,
+    BlockRows,
+    GridShape,
     WireWidths,
     all_gather,
     answered,
     asked,
     broadcasts,
+    grouped,
     header,
+    hub_rows,
+    network_named,
+    parse_bandwidth,
+    parse_seconds,
     reply,
     request,
     ring_reduction,
     row_gather,
+    share_inside,
     stages_reply,
     stages_request,
     widths,
 )
-from spsample.planning.cluster.grid_shape import BlockRows, GridShape, grouped, hub_rows
-from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
 from spsample.planning.cluster.pilot import GridPilot, Visits, sample_pilot, scaled_pilot, seen
 from spsample.planning.cluster.traffic import (
     asked_pairs,

@@ -18,7 +18,7 @@ from spsample.distributed.blocks import GraphRows, block_row
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.placement import balanced
 from spsample.errors import CapacityError, InputError
-from spsample.planning.cluster.grid_shape import hub_rows
+from spsample.planning.cluster.exchanges import hub_rows
 from spsample.sparse import RowSelector
 
 TIMEOUT = 60

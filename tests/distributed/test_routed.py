@@ -26,8 +26,7 @@ from spsample.features import (
     RoutedFeatures,
     plan_copies,
 )
-from spsample.features.copies import cost
-from spsample.features.copies.plan import link_costs, nearest_holders
+from spsample.features.copies import cost, link_costs, nearest_holders
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 KINDS = ("host", "owners", "cached owners")
@@ -336,7 +335,7 @@ def test_features_of_other_ranks_are_refused():
 
 
 def test_copies_that_do_not_fit_are_refused_on_all(monkeypatch):
-    monkeypatch.setattr("spsample.features.budget.available_memory", lambda: 100)
+    monkeypatch.setattr("spsample.features.keeper.available_memory", lambda: 100)
 
     def body(comm):
         plan = CopyPlan.of([[0], np.arange(12)], 12)

@@ -24,12 +24,11 @@ from spsample.features import (
     gathering,
     score,
     score_names,
-    slot_map,
-    vertex_scores,
 )
-from spsample.features import budget as budgets
-from spsample.features.slot_map import SlotMap, find_slots, slot_map_bytes, slot_words
-from spsample.planning import memory_check
+from spsample.features import keeper as budgets
+from spsample.features.gathering import SlotMap, find_slots, slot_map_bytes, slot_words
+from spsample.features.scores import registry
+from spsample.planning import bulk_plan
 from spsample.store import StoreWriter
 
 DTYPES = ("float32", "float16", "float64", "int8", "bool", ">f4")
@@ -173,8 +172,7 @@ def test_the_core_reads_no_word_that_is_not_there(ids):
 
 
 def test_without_the_compiled_core(monkeypatch):
-    for module in (slot_map, gathering):
-        monkeypatch.setattr(module, "compiled_core", lambda: None)
+    monkeypatch.setattr(gathering, "compiled_core", lambda: None)
     one = CachedFeatures(FeatureStore(features("float16")), "256B", np.arange(N))
     np.testing.assert_array_equal(one.gather(np.arange(N)), features("float16").astype(np.float32), strict=True)
     assert one.counts.hits == 23
@@ -304,7 +302,7 @@ def test_what_a_loader_has_is_a_workload():
 
 @pytest.mark.parametrize("rows", [0, N])
 def test_nothing_is_scored_where_no_rows_or_all_are_kept(rows, monkeypatch):
-    monkeypatch.setattr(vertex_scores, "score", None)
+    monkeypatch.setattr(registry, "score", None)
     store = FeatureStore(features())
     assert CachedFeatures(store, budget_of(store, rows), **workload()).cached_rows == rows
 
@@ -338,8 +336,7 @@ def test_the_budget_that_a_loader_leaves(free, rows, monkeypatch):
     assert loader.plan is not None
     needed = loader.plan.peak(loader.num_batches)
     at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
-    for module in (budgets,):
-        monkeypatch.setattr(module, "available_memory", lambda: at_hand)
+    monkeypatch.setattr(budgets, "available_memory", lambda: at_hand)
     for scores in ((), (np.arange(N),)):
         assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
 
@@ -369,7 +366,7 @@ def test_an_automatic_cache_leaves_room_for_its_loader(
     assert plan is not None
     at_hand = int(factor * plan.peak(min(64, plan.num_batches)))
     kept: list[CachedFeatures] = []
-    for module in (budgets, memory_check):
+    for module in (budgets, bulk_plan):
         monkeypatch.setattr(module, "available_memory", lambda: at_hand - sum(one.nbytes for one in kept))
     sp.BulkLoader(**batches, features=store, **options)
     kept.append(CachedFeatures(store, "auto", "out-degree", replacement=replacement, **batches))

@@ -11,9 +11,7 @@ from hypothesis import given
 
 from spsample.errors import DTypeError, InputError
 from spsample.features import CopyPlan, plan_copies
-from spsample.features.copies import METHODS, cost
-from spsample.features.copies.greedy import greedy
-from spsample.features.copies.plan import CopyRequest, link_costs
+from spsample.features.copies import METHODS, CopyRequest, cost, greedy, link_costs
 from spsample.features.score_order import hottest
 from tests.unit.copies_search import least_mean, most_spared
 

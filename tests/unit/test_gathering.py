@@ -15,8 +15,7 @@ from scipy import sparse
 from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8
-from spsample.features.gathering import RowReader, require_destination, row_reader
-from spsample.features.slot_map import SlotMap
+from spsample.features.gathering import RowReader, SlotMap, require_destination, row_reader
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 

@@ -12,7 +12,7 @@ import spsample as sp
 from spsample.data import planted
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.planning.buffers import FeaturesAhead
+from spsample.planning.budget import FeaturesAhead
 
 DATA = planted(500, random_seed=3)
 X = np.tile(DATA.x, (1, 64))

@@ -91,8 +91,8 @@ def test_beyond_the_limit_of_a_control_group(group: Path, way: str, sampler: str
 
 def limits(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
     """As if the process had so many bytes."""
-    monkeypatch.setattr("spsample.planning.memory_check.available_memory", lambda: available)
-    monkeypatch.setattr("spsample.planning.memory_check.most_memory", lambda: available)
+    monkeypatch.setattr("spsample.planning.bulk_plan.available_memory", lambda: available)
+    monkeypatch.setattr("spsample.planning.bulk_plan.most_memory", lambda: available)
 
 
 def test_a_chosen_bulk_grows_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_what_is_surely_small_costs_no_look(monkeypatch: pytest.MonkeyPatch) -> 
     def never() -> int:
         raise AssertionError("looked")
 
-    monkeypatch.setattr("spsample.planning.memory_check.available_memory", never)
+    monkeypatch.setattr("spsample.planning.bulk_plan.available_memory", never)
     assert len(sp.bulk_sample(GRAPH, SEEDS, sp.GraphSAGE([5, 5]), batch_size=64)) > 1
 
 
@@ -166,7 +166,7 @@ def test_a_call_that_surely_fits_has_no_pilots(monkeypatch: pytest.MonkeyPatch) 
     def never(*arguments: object) -> None:
         raise AssertionError("sampled")
 
-    monkeypatch.setattr("spsample.planning.memory_check._pilots_of_call", never)
+    monkeypatch.setattr("spsample.planning.bulk_plan._pilots_of_call", never)
     limits(monkeypatch, 400 << 20)  # the bound of the arrays and the kernels' memory is less, four times it is not
     assert len(sp.bulk_sample(GRAPH, np.resize(SEEDS, 256 * 64), sp.GraphSAGE([15, 10, 5]), batch_size=64)) == 256
 

@@ -11,7 +11,7 @@ import spsample as sp
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.rank_plan import RankPlan
+from spsample.planning.loader_plan import RankPlan
 from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 
@@ -66,14 +66,14 @@ def test_the_search_finds_the_largest(most, limit):
 
 
 def test_pilots_are_sampled_once_for_calls_that_fit_by_them(monkeypatch):
-    from spsample.planning import memory_check
+    from spsample.planning import bulk_plan
 
-    graph, sampled, original = sp.load_dataset("rmat:14,16").graph, [], memory_check._pilots_of_call
+    graph, sampled, original = sp.load_dataset("rmat:14,16").graph, [], bulk_plan._pilots_of_call
     ids = np.resize(np.flatnonzero(graph.in_degrees()), 256 * 64)
-    monkeypatch.setattr(memory_check, "_pilots_of_call", lambda *given: sampled.append(1) or original(*given))
+    monkeypatch.setattr(bulk_plan, "_pilots_of_call", lambda *given: sampled.append(1) or original(*given))
     for available in (80 << 20, 30 << 20):
-        monkeypatch.setattr(memory_check, "available_memory", lambda available=available: available)
-        monkeypatch.setattr(memory_check, "most_memory", lambda available=available: available)
+        monkeypatch.setattr(bulk_plan, "available_memory", lambda available=available: available)
+        monkeypatch.setattr(bulk_plan, "most_memory", lambda available=available: available)
         for _ in range(3):
             if available == 80 << 20:
                 assert len(sp.bulk_sample(graph, ids, SAMPLER, batch_size=64)) == 256

@@ -359,7 +359,7 @@ def test_no_bulk_passes_what_can_be_drawn(sampler: sp.Sampler, edge_ids: bool) -
 
 def test_without_a_budget_a_given_size_is_held_against_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def loader(available: int, bulk_size: int = 64) -> sp.BulkLoader:
-        monkeypatch.setattr("spsample.planning.memory_check.available_memory", lambda: available)
+        monkeypatch.setattr("spsample.planning.bulk_plan.available_memory", lambda: available)
         return sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([15, 10, 5]), batch_size=32, bulk_size=bulk_size)
 
     assert loader(4 << 30).plan is None  # any bulk would fit

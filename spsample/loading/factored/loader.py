@@ -21,13 +21,10 @@ from spsample.loading.factored.roles import require_roles
 from spsample.loading.options import SamplingGroup
 from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.ranks import duplicated
-from spsample.planning.budget import largest_fitting
-from spsample.planning.buffers import Buffers
-from spsample.planning.bulk_plan import BulkPlan
+from spsample.planning.budget import Buffers, largest_fitting
+from spsample.planning.bulk_plan import BulkPlan, default_budget
 from spsample.planning.loader_plan import plan_epochs
-from spsample.planning.memory_check import default_budget
-from spsample.sampling.arguments import check_arguments
-from spsample.sampling.sampler import require_bool
+from spsample.sampling.sampler import check_arguments, require_bool
 from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline

@@ -6,7 +6,7 @@ formulas make bytes of these counts (`traffic`), and a network makes seconds of 
 
 from __future__ import annotations
 
-from spsample.planning.cluster.network import Link, Network, network_named
+from spsample.planning.cluster.exchanges import Link, Network, network_named
 from spsample.planning.cluster.pilot import Pilot, sample_pilot, scaled_pilot
 from spsample.planning.cluster.plan import Cluster, ClusterPlan, GridPlan, PhasePlan, as_dict, plan_cluster
 

@@ -17,11 +17,20 @@ from spsample.distributed.placement import balanced
 from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
 from spsample.planning.bulk_counts import GraphProfile, Trial
-from spsample.planning.cluster.counting import LayerCounting, RankCounts, count_sources, hop_counts
-from spsample.planning.cluster.grid_shape import BlockRows, FloatArray, GridShape, hub_rows
-from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
+from spsample.planning.cluster.counting import (
+    LayerCounting,
+    LayerRows,
+    RankCounts,
+    count_by_owner,
+    count_sources,
+    distinct,
+    hop_counts,
+    layer_rows,
+    longest_rows,
+)
+from spsample.planning.cluster.exchanges import BlockRows, FloatArray, GridShape, hub_rows
 from spsample.sampling import BulkSample, Sampler
-from spsample.sampling.arguments import check_arguments
+from spsample.sampling.sampler import check_arguments
 from spsample.sampling.workload import Workload
 from spsample.store import Graph
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from math import sqrt
 from typing import Any
@@ -18,9 +18,7 @@ from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, GraphProfile
 from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
 from spsample.planning.cluster.counting import RankCounts
-from spsample.planning.cluster.exchanges import Algorithm, ExchangeCost, Phase, WireWidths
-from spsample.planning.cluster.grid_shape import GridShape
-from spsample.planning.cluster.network import Network
+from spsample.planning.cluster.exchanges import Algorithm, ExchangeCost, GridShape, Network, Phase, WireWidths
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.loader_plan import FEATURE_BATCHES
@@ -295,7 +293,7 @@ def plan_cluster(
     Examples
     --------
     >>> import spsample as sp
-    >>> from spsample.planning.cluster.network import NETWORKS
+    >>> from spsample.planning.cluster.exchanges import NETWORKS
     >>> from spsample.planning.cluster.pilot import sample_pilot
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
@@ -405,6 +403,9 @@ class _Planned:
         )
 
 
+_NOT_WRITTEN = ("adapters", "ranks_per_node")
+
+
 def as_dict(plan: ClusterPlan) -> dict[str, Any]:
     """For JSON: every number, by name."""
     try:
@@ -419,13 +420,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "network": {
-            "name": network.name,
-            "inside": vars(network.inside),
-            "between": vars(network.between),
-            "duplex": network.duplex,
-            "per_exchange": network.per_exchange,
-        },
+        "network": {name: value for name, value in asdict(network).items() if name not in _NOT_WRITTEN},
         "algorithm": cluster.algorithm,
         "replicate_hubs": cluster.hub_budget,
         "model_bytes": cluster.model_bytes,

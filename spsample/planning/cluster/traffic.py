@@ -35,8 +35,18 @@ from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.column.operand import GAP_BYTES
 from spsample.planning.cluster import exchanges
 from spsample.planning.cluster.counting import HopCounts, RankCounts
-from spsample.planning.cluster.exchanges import PHASES, WORD_BYTES, Algorithm, ExchangeCost, Phase, WireWidths, widths
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
+from spsample.planning.cluster.exchanges import (
+    PHASES,
+    WORD_BYTES,
+    Algorithm,
+    ExchangeCost,
+    FloatArray,
+    GridShape,
+    Phase,
+    WireWidths,
+    grouped,
+    widths,
+)
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
 

@@ -1,0 +1,728 @@
+"""Copies of rows on several devices: `CopyPlan`, its cost, the device that each row is read from; `plan_copies`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.common.arrays import as_array
+from spsample.common.checks import first_bad, require_choice, require_int, require_number, require_type
+from spsample.errors import DTypeError, InputError
+from spsample.features.score_order import hottest
+from spsample.store.validation import as_id_vector, check_ids, check_num_nodes, check_weights
+
+_ALPHA = "a positive, finite number"
+
+
+def require_scores(value: Any, devices: int, num_rows: int | None = None) -> NDArray[np.float64]:
+    """Return scores as float64: one vector for all devices, or a row for each device.
+
+    Parameters
+    ----------
+    value : array_like (n,) or (devices, n)
+        How often each vertex is needed: finite, not negative.
+    devices : int
+        Number of devices.
+    num_rows : int, optional
+        n, where it is known.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If they are anything else.
+
+    Examples
+    --------
+    >>> require_scores([3, 1], devices=2)
+    array([3., 1.])
+    >>> require_scores([3, -1], devices=2)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: scores: got -1.0 at position 1; expected finite weights of at least 0
+    """
+    array = as_array("scores", value)
+    if array.dtype.kind == "c":
+        raise DTypeError(argument="scores", given=f"dtype {array.dtype}", expected="real numbers")
+    n = "n" if num_rows is None else str(num_rows)
+    has_shape = array.ndim in (1, 2) and array.size and (array.ndim == 1 or len(array) == devices)
+    if not has_shape or (num_rows is not None and array.shape[-1] != num_rows):
+        expected = f"shape ({n},), or ({devices}, {n}) for {devices} devices, of at least one vertex"
+        raise InputError(argument="scores", given=f"shape {array.shape}", expected=expected)
+    scores = np.ascontiguousarray(array, np.float64)
+    check_weights("scores", scores)
+    return scores
+
+
+def require_alpha(value: Any, devices: int) -> float | NDArray[np.float64]:
+    """Return the cost of a row from another device over that of one from the host: a number, or a matrix by device.
+
+    The diagonal of a matrix is not looked at, and comes back as 0: a device's own rows cost nothing.
+
+    Parameters
+    ----------
+    value : float or array_like (devices, devices)
+        Positive and finite. Entry (i, j) is what device i pays for a row from device j.
+    devices : int
+        Number of devices.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> require_alpha(1, devices=4)
+    1.0
+    >>> require_alpha([[9, 0.5], [0, 9]], devices=2)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: alpha: got 0.0 at position (1, 0); expected positive, finite numbers off the diagonal
+    """
+    if not isinstance(value, (list, tuple)) and not getattr(value, "ndim", 0):
+        return require_number("alpha", value, lambda x: x > 0, _ALPHA)
+    array = as_array("alpha", value)
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(argument="alpha", given=f"dtype {array.dtype}", expected="real numbers")
+    if array.shape != (devices, devices):
+        expected = f"{_ALPHA}, or a matrix of shape ({devices}, {devices})"
+        raise InputError(argument="alpha", given=f"shape {array.shape}", expected=expected)
+    alpha = array.astype(np.float64)
+    np.fill_diagonal(alpha, 1.0)
+    bad = ~((alpha > 0) & (alpha < np.inf))
+    if bad.any():
+        expected = "positive, finite numbers off the diagonal"
+        raise InputError(argument="alpha", given=first_bad(bad, alpha), expected=expected)
+    np.fill_diagonal(alpha, 0.0)
+    return alpha
+
+
+def link_costs(alpha: float | NDArray[np.float64], devices: int) -> NDArray[np.float64]:
+    """(devices, devices) cost of a row that is on device j to device i, over that of one from the host.
+
+    It is 0 on the diagonal and at most 1 elsewhere: a row that costs more from a device is read from the host.
+
+    Examples
+    --------
+    >>> link_costs(0.5, 2).tolist(), link_costs(3.0, 2).tolist()
+    ([[0.0, 0.5], [0.5, 0.0]], [[0.0, 1.0], [1.0, 0.0]])
+    """
+    costs: NDArray[np.float64] = np.minimum(np.broadcast_to(alpha, (devices, devices)), 1.0)
+    np.fill_diagonal(costs, 0.0)
+    return costs
+
+
+@dataclass(frozen=True, eq=False)
+class CopyPlan:
+    """The rows of features that each of several devices keeps; the host has all rows.
+
+    Attributes
+    ----------
+    vertices : tuple of int64 arrays
+        For each device the vertices whose rows it keeps, each once, in no promised order.
+    num_rows : int
+        Rows of features there are, one for each vertex.
+
+    Examples
+    --------
+    >>> plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
+    >>> plan.devices, plan.copies().tolist()
+    (2, [2, 1, 1, 0])
+    """
+
+    vertices: tuple[NDArray[np.int64], ...]
+    num_rows: int
+
+    @classmethod
+    def of(cls, vertices: Sequence[Any], num_rows: int) -> CopyPlan:
+        """Return a plan of one's own: for each device the vertices whose rows it keeps.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If there is no device, an id is not below `num_rows`, or a device has a vertex twice.
+
+        Examples
+        --------
+        >>> CopyPlan.of([[0, 1], [2, 2]], num_rows=4)
+        Traceback (most recent call last):
+        ...
+        spsample.errors.InputError: vertices of device 1: got 2 at position 1; expected each vertex once
+        """
+        num_rows = check_num_nodes("num_rows", num_rows)
+        require_type("vertices", vertices, (list, tuple), "a list with one array of vertex ids for each device")
+        checked = tuple(_checked(device, ids, num_rows) for device, ids in enumerate(vertices))
+        if not checked:
+            raise InputError(argument="vertices", given="no arrays", expected="one for each device, at least one")
+        return cls(checked, num_rows)
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.vertices)
+
+    def copies(self) -> NDArray[np.int64]:
+        """(num_rows,) on how many devices each row is."""
+        return np.bincount(np.concatenate(self.vertices), minlength=self.num_rows)
+
+    def __repr__(self) -> str:
+        kept = ", ".join(f"{len(ids):,}" for ids in self.vertices)
+        return f"CopyPlan({kept} of {self.num_rows:,} rows on {self.devices} devices)"
+
+
+def _checked(device: int, vertices: Any, num_rows: int) -> NDArray[np.int64]:
+    """`vertices` as distinct ids below `num_rows`."""
+    argument = f"vertices of device {device}"
+    ids = as_id_vector(argument, vertices).astype(np.int64)
+    check_ids(argument, ids, num_rows)
+    again = np.ones(len(ids), np.bool_)
+    again[np.unique(ids, return_index=True)[1]] = False
+    if again.any():
+        raise InputError(argument=argument, given=first_bad(again, ids), expected="each vertex once")
+    return ids
+
+
+@dataclass(frozen=True, eq=False)
+class CopyRequest:
+    """Scores, devices, and what each device can keep.
+
+    Attributes
+    ----------
+    scores : float64 array (n,) or (devices, n)
+        How often each vertex is needed: by every device, or by each.
+    devices : int
+        At least 1.
+    budget : int
+        Rows that each device keeps: from 0 to n.
+    alpha : float or float64 array (devices, devices)
+        Cost of a row from another device over that of one from the host.
+    head : int
+        Rows of the budget that the method "interleaved" keeps on every device.
+    """
+
+    scores: NDArray[np.float64]
+    devices: int
+    budget: int
+    alpha: float | NDArray[np.float64]
+    head: int = 0
+
+    @property
+    def num_rows(self) -> int:
+        """n."""
+        return int(self.scores.shape[-1])
+
+    def equal_scores(self, method: str) -> NDArray[np.float64]:
+        """Return the scores (n,) that all devices have; refuse those that differ by device."""
+        if self.scores.ndim == 2:
+            self._refuse("scores", f"shape {self.scores.shape}", f"one vector for method={method!r}")
+        return self.scores
+
+    def equal_alpha(self, method: str) -> float:
+        """Return the alpha that all links have; refuse a matrix."""
+        if isinstance(self.alpha, np.ndarray):
+            self._refuse("alpha", f"shape {self.alpha.shape}", f"one number for method={method!r}")
+        return self.alpha
+
+    def _refuse(self, argument: str, given: str, expected: str) -> NoReturn:
+        hint = 'method="best-copies" takes one for each device.'
+        raise InputError(argument=argument, given=given, expected=expected, hint=hint)
+
+
+@dataclass(frozen=True, eq=False)
+class CopyCost:
+    """Expected cost of fetching the rows that are needed, in rows from the host.
+
+    Attributes
+    ----------
+    devices : float64 array (devices,)
+        Of each device.
+
+    Examples
+    --------
+    >>> costs = CopyCost(np.array([1.0, 2.0]))
+    >>> costs, costs.mean, costs.largest
+    (CopyCost(mean 1.5, largest 2), 1.5, 2.0)
+    """
+
+    devices: NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        """Mean over devices, which `best_copies` minimises."""
+        return float(self.devices.mean())
+
+    @property
+    def largest(self) -> float:
+        """Cost of the device that pays most, the goal of Song and Jiang."""
+        return float(self.devices.max())
+
+    def __repr__(self) -> str:
+        return f"CopyCost(mean {self.mean:.6g}, largest {self.largest:.6g})"
+
+
+def cost(plan: CopyPlan, scores: Any, alpha: Any) -> CopyCost:
+    """Compute what each device pays for the rows it needs.
+
+    A row costs a device nothing where it has a copy itself, else the least alpha of the devices that have one, and 1,
+    the cost of a row from the host, where none has one or all cost more. With probabilities of a batch as scores it is
+    the expected cost of a batch. O(devices (n + rows of the plan)).
+
+    Parameters
+    ----------
+    plan : CopyPlan
+        From `plan_copies` by any method, or one's own (`CopyPlan.of`).
+    scores : array_like (n,) or (devices, n)
+        How often each vertex is needed, by every device or by each.
+    alpha : float or array_like (devices, devices)
+        Cost of a row from another device over that of one from the host. Entry (i, j): to device i from device j.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
+    >>> cost(plan, [8, 4, 2, 1], alpha=0.5).devices.tolist()
+    [2.0, 3.0]
+    """
+    require_type("plan", plan, CopyPlan, "a CopyPlan")
+    scores = require_scores(scores, plan.devices, plan.num_rows)
+    links = link_costs(require_alpha(alpha, plan.devices), plan.devices)
+    each = np.broadcast_to(scores, (plan.devices, plan.num_rows))
+    return CopyCost(np.array([p @ _paid(plan, to) for p, to in zip(each, links, strict=True)]))
+
+
+def _paid(plan: CopyPlan, links: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) what a device pays for each row, which pays `links` (devices,) to each."""
+    paid = np.ones(plan.num_rows)
+    for device in np.argsort(-links, kind="stable"):  # the cheapest last
+        paid[plan.vertices[device]] = links[device]
+    return paid
+
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Factor of a multiplicative hash: products of consecutive numbers are far apart."""
+
+
+def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> NDArray[np.unsignedinteger]:
+    """Return from which device a device reads each row.
+
+    That is itself where it has a copy, else the device with a copy whose link costs least. Of several at the same cost
+    one is chosen by the vertex and the device that asks, so that holders share the work. A row is read from the host
+    where no device has it, or every link to one that has it costs as much as the host. O(n + rows of the plan).
+
+    Parameters
+    ----------
+    plan : CopyPlan
+    links : float64 array (devices, devices)
+        Costs over those of a row from the host, 0 on the diagonal: see `link_costs`.
+    device : int
+        The one that reads.
+
+    Returns
+    -------
+    unsigned integer array (plan.num_rows,)
+        The number of a device, or `plan.devices` for the host.
+
+    Examples
+    --------
+    >>> from spsample.features.copies import link_costs
+    >>> plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
+    >>> nearest_holders(plan, link_costs(0.5, 2), device=0).tolist()
+    [0, 0, 1, 2]
+    >>> nearest_holders(plan, link_costs(1.0, 2), device=0).tolist()
+    [0, 0, 2, 2]
+    """
+    host = plan.devices
+    routes = np.full(plan.num_rows, host, np.min_scalar_type(host))
+    to = links[device]
+    for distance in np.unique(to[to < 1])[::-1]:  # the nearest last
+        holders = np.flatnonzero(to == distance).tolist()
+        _share_out(routes, {holder: plan.vertices[holder] for holder in holders}, device)
+    return routes
+
+
+def _share_out(routes: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.int64]], device: int) -> None:
+    """Write one of the devices that keep each vertex to `routes`."""
+    if len(kept) == 1:
+        for holder, vertices in kept.items():
+            routes[vertices] = holder
+        return
+    copies = np.zeros(len(routes), np.int16)
+    for vertices in kept.values():
+        copies[vertices] += 1
+    several = np.flatnonzero(copies > 1)
+    turn = np.zeros(len(routes), np.int16)
+    turn[several] = _mixed(several, device) % copies[several].astype(np.uint64)
+    for holder, vertices in kept.items():
+        routes[vertices[turn[vertices] == 0]] = holder
+        turn[vertices] -= 1
+
+
+def _mixed(vertices: NDArray[np.int64], device: int) -> NDArray[np.uint64]:
+    """Return hashes of the vertices, plus the number of the device."""
+    words: NDArray[np.uint64] = vertices.astype(np.uint64) * _STEP
+    return (words >> np.uint64(32)) + np.uint64(device)
+
+
+_NOT_POSSIBLE = -1.0
+
+_AT_ONCE = 1 << 12
+"""Vertices that are looked at together."""
+
+
+def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the plan that repeatedly takes the copy that saves most, until all devices are full.
+
+    What a copy saves depends on the copies of the same vertex only, and on which devices are not full. So all copies
+    up to the one that fills a device are taken at once: n rounds at most, each O(devices^3 n + n log n). What is saved
+    is submodular, so it is at least half of the most that any plan saves (Fisher, Nemhauser and Wolsey, 1978).
+
+    Examples
+    --------
+    >>> links = np.array([[0, 0.2, 2, 2], [0.2, 0, 2, 2], [2, 2, 0, 0.2], [2, 2, 0.2, 0]])
+    >>> request = CopyRequest(np.array([4.0, 3, 2, 1]), devices=4, budget=1, alpha=links)
+    >>> [sorted(np.concatenate(pair).tolist()) for pair in (greedy(request)[:2], greedy(request)[2:])]
+    [[0, 1], [0, 1]]
+    """
+    search = _Search(request)
+    while search.room.any():
+        search.fill_a_device()
+    return [np.concatenate(parts) for parts in search.vertices]
+
+
+class _Search:
+    """The price of the row of each vertex for each device, and the room that devices have, as copies are taken."""
+
+    def __init__(self, request: CopyRequest) -> None:
+        n = request.devices
+        self.room = np.full(n, request.budget)
+        self.vertices: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(n)]
+        self._links = link_costs(request.alpha, n)
+        relative = request.scores / (request.scores.max() or 1.0)  # so that float32 holds it
+        self._scores = np.broadcast_to(relative, (n, request.num_rows))
+        self._paid = np.ones(self._scores.shape)
+
+    def fill_a_device(self) -> None:
+        """Take the copies that save most, up to the first that leaves a device without room."""
+        parts = _slices(len(self._paid[0]))
+        best = np.concatenate([self._saved(self._scores[:, p], self._paid[:, p]).max(axis=0) for p in parts])
+        possible = np.flatnonzero(best >= 0)
+        looked_at = possible[hottest(best[possible], int(self.room.sum()))]
+        copies = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
+        saved = np.concatenate([part[0] for part in copies], axis=1)
+        device = np.concatenate([part[1] for part in copies], axis=1)
+        order = np.argsort(-saved, axis=None, kind="stable")  # a vertex's second copy never before its first
+        order = order[saved.ravel()[order] >= 0]
+        taken = order[: self._first_full(device.ravel()[order])]
+        for i in np.flatnonzero(self.room).tolist():
+            vertices = looked_at[taken[device.ravel()[taken] == i] % len(looked_at)]
+            self.room[i] -= len(vertices)
+            self.vertices[i].append(vertices)
+            self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, i, None])
+
+    def _saved(self, scores: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(devices, vertices) what one more copy on each device saves; negative where there can be none."""
+        saved = np.full(paid.shape, _NOT_POSSIBLE)
+        for i in np.flatnonzero(self.room):
+            less = np.maximum(paid - self._links[:, i, None], 0)
+            saved[i] = np.where(paid[i] > 0, np.einsum("dv,dv->v", scores, less), _NOT_POSSIBLE)
+        return saved
+
+    def _copies(self, vertices: NDArray[np.int64], first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """(devices, vertices) each: what the first, second, ... copy of each vertex saves, and on which device it is.
+
+        Devices that save the same take turns, from the turn of number `first` on. They are compared in float32, so
+        that rounding makes no difference.
+        """
+        scores, paid = self._scores[:, vertices], self._paid[:, vertices]
+        turns = _turns(first, len(vertices), len(self.room))
+        columns = np.arange(len(vertices))
+        all_saved, all_devices = [], []
+        for _ in range(len(self.room)):
+            saved = self._saved(scores, paid)
+            in_turn = np.take_along_axis(saved, turns, axis=0).astype(np.float32)
+            device = turns[in_turn.argmax(axis=0), columns]
+            all_saved.append(saved[device, columns])
+            all_devices.append(device)
+            paid = np.where(all_saved[-1] >= 0, np.minimum(paid, self._links[:, device]), paid)
+        return np.minimum.accumulate(all_saved), np.array(all_devices)
+
+    def _first_full(self, devices: NDArray[np.int64]) -> int:
+        """Return the number of the copies on `devices`, in order, that are taken when a device is full."""
+        places = (np.flatnonzero(devices == i) for i in np.flatnonzero(self.room))
+        rooms = self.room[self.room > 0]
+        return int(min(at[room - 1] + 1 for at, room in zip(places, rooms, strict=True) if len(at) >= room))
+
+
+def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
+    """(devices, count) for each vertex from number `begin` on the devices in the order in which they are asked.
+
+    The first is in snake order, so that devices get equal shares. The others are in random order: in any fixed turn,
+    further copies would go to the first device behind a fast link again and again.
+    """
+    first = np.arange(begin, begin + count) % (2 * devices)
+    first = np.where(first < devices, first, 2 * devices - 1 - first)
+    places = np.random.default_rng(begin).random((count, devices))
+    places[np.arange(count), first] = -1.0
+    return np.argsort(places, axis=1).T
+
+
+def _slices(length: int) -> list[slice]:
+    """Return parts of the vertices small enough for the cache; at least one part."""
+    return [slice(first, min(first + _AT_ONCE, length)) for first in range(0, max(length, 1), _AT_ONCE)]
+
+
+_ROUNDS_AT_ONCE = 1 << 10
+"""Rounds that are filled together; an even number."""
+
+
+def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the plan of least mean cost where all devices need the same and all links cost the same.
+
+    With a = min(alpha, 1), the first copy of v saves p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
+    it to the others. Each further copy saves a p_v. The sum over devices is a sum over copies, so the n B copies that
+    save most are an optimum. Further copies of v all save the same: but for one vertex, each has n copies, one or
+    none. O(n + k log k) for the k vertices of n B that are looked at.
+
+    Where scores or links differ by device, the plan is `greedy`'s. Equal rows of scores, and equal links in a matrix,
+    do not differ.
+
+    Examples
+    --------
+    >>> scores = np.array([9.0, 4, 3, 2, 1])
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    [[0, 3], [1, 2]]
+    >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
+    [[0, 1], [0, 2]]
+    """
+    request = _alike(request)
+    n, budget = request.devices, request.budget
+    if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
+        return greedy(request)
+    order = hottest(request.scores, min(n * budget, request.num_rows))
+    count = _held(request, order)
+    on_all, left = divmod(n * budget - count, max(n - 1, 1))
+    kept = np.empty((n, budget), np.int64)
+    kept[:, :on_all] = order[:on_all]
+    if on_all < budget:
+        kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
+        assign_in_snake_order(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
+    return list(kept)
+
+
+def _alike(request: CopyRequest) -> CopyRequest:
+    """The request with one vector of scores, or one alpha, where all devices, or all links, have equal ones."""
+    scores, alpha = request.scores, request.alpha
+    if scores.ndim == 2 and (scores == scores[0]).all():
+        scores = scores[0]
+    if isinstance(alpha, np.ndarray):
+        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
+        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
+    return replace(request, scores=scores, alpha=alpha)
+
+
+def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
+    """Return the number of vertices with a copy: from B on, one more while it saves more than the copy it replaces.
+
+    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex saves falls with
+    c, what the last further copy saves rises.
+    """
+    devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
+    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they save at equal scores
+
+    def is_enough(count: int) -> bool:
+        gives_way = (devices * budget - count - 1) // (devices - 1)
+        return not request.scores[order[count]] > copy_over_vertex * request.scores[order[gives_way]]
+
+    return budget + bisect_left(range(budget, len(order)), True, key=is_enough)
+
+
+def assign_in_snake_order(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+    """Assign vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
+
+    Examples
+    --------
+    >>> to = np.empty((3, 2), np.int64)
+    >>> assign_in_snake_order(np.arange(6), to)
+    >>> to.tolist()
+    [[0, 5], [1, 4], [2, 3]]
+    """
+    rounds = vertices.reshape(-1, len(to))
+    for first in range(0, len(rounds), _ROUNDS_AT_ONCE):
+        part = rounds[first : first + _ROUNDS_AT_ONCE]
+        where = to[:, first : first + len(part)]
+        where[:, 0::2] = part[0::2].T
+        where[:, 1::2] = part[1::2, ::-1].T
+
+
+def interleaved(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the `head` hottest vertices for every device, and the next ones in turn for one device each.
+
+    Where there is room for more than one copy of all, the head grows until less than a row for each device is left
+    over.
+
+    References
+    ----------
+    Min et al., "Graph neural network training with data tiering", KDD 2022.
+
+    Examples
+    --------
+    >>> scores = np.array([9.0, 8, 7, 6, 5, 4])
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5))]
+    [[0, 2], [1, 3]]
+    >>> [vertices.tolist() for vertices in interleaved(CopyRequest(scores, devices=2, budget=2, alpha=0.5, head=1))]
+    [[0, 1], [0, 2]]
+    """
+    n, budget = request.devices, request.budget
+    surplus = max(n * budget - request.num_rows, 0)
+    head = max(request.head, surplus // max(n - 1, 1)) if n > 1 else request.head
+    order = hottest(request.equal_scores("interleaved"), min(head + n * (budget - head), request.num_rows))
+    return [np.concatenate([order[:head], order[head + device :: n]]) for device in range(n)]
+
+
+def replicated(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return for each device its `budget` hottest vertices: rule 1 of Song and Jiang.
+
+    Examples
+    --------
+    >>> request = CopyRequest(np.array([1.0, 3, 2]), devices=2, budget=2, alpha=1.0)
+    >>> [vertices.tolist() for vertices in replicated(request)]
+    [[1, 2], [1, 2]]
+    """
+    if request.scores.ndim == 1:
+        return [hottest(request.scores, request.budget)] * request.devices
+    return [hottest(scores, request.budget) for scores in request.scores]
+
+
+def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the plan of Song and Jiang for devices that reach each other at the cost `alpha` of the host's.
+
+    Case 1, alpha >= 1: every device keeps the hottest vertices. Case 2: it begins so. Then, from the coldest vertex
+    that is kept to the hottest, all its copies but one are replaced by the next vertices that are on no device, as long
+    as p(new) > alpha p(old). Within a round the devices take turns, those that got the least probability so far first.
+    As printed, the loop skips a new vertex at each copy that stays, and ends early; here none is skipped, as in the
+    worked example. O(n log n).
+
+    References
+    ----------
+    Song and Jiang, "Rethinking graph data placement for graph neural network training on multiple GPUs", ICS 2022.
+
+    Examples
+    --------
+    >>> scores = np.array([6.0, 5, 4, 3, 2, 1])
+    >>> [vertices.tolist() for vertices in song_jiang(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    [[0, 2], [3, 1]]
+    """
+    n, budget = request.devices, request.budget
+    alpha, scores = request.equal_alpha("song-jiang"), request.equal_scores("song-jiang")
+    if alpha >= 1 or n == 1:
+        return replicated(request)
+    order = hottest(scores, min(n * budget, request.num_rows))
+    sorted_scores = scores[order]
+    count = _replacements(sorted_scores, n, budget, alpha)
+    kept = np.tile(order[:budget], (n, 1))
+    where = _devices_of_replacements(sorted_scores[budget : budget + count], n)
+    kept[where, budget - 1 - np.arange(count) // (n - 1)] = order[budget : budget + count]
+    return list(kept)
+
+
+def _replacements(scores: NDArray[np.float64], devices: int, budget: int, alpha: float) -> int:
+    """Return how many vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
+
+    def is_worse(new: int) -> bool:
+        return not scores[budget + new] > alpha * scores[budget - 1 - new // (devices - 1)]
+
+    return bisect_left(range(len(scores) - budget), True, key=is_worse)
+
+
+def _devices_of_replacements(scores: NDArray[np.float64], devices: int) -> NDArray[np.int64]:
+    """The device of each replacement: n - 1 in a round, by the sums of what was replaced so far, ascending."""
+    sums = [0.0] * devices
+    where: list[int] = []
+    for first in range(0, len(scores), devices - 1):
+        ascending = sorted(range(devices), key=sums.__getitem__)
+        for device, score in zip(ascending, scores[first : first + devices - 1].tolist(), strict=False):
+            sums[device] += score
+            where.append(device)
+    return np.array(where, np.int64)
+
+
+METHODS: dict[str, Callable[[CopyRequest], list[NDArray[np.int64]]]] = {
+    "best-copies": best_copies,
+    "interleaved": interleaved,
+    "replicated": replicated,
+    "song-jiang": song_jiang,
+}
+"""By name: what makes of a request the vertices of each device."""
+
+
+MAX_DEVICES = 2**14
+"""Devices of a plan at most: links are looked at pair by pair."""
+
+
+def plan_copies(
+    scores: Any, devices: int, budget: int, alpha: Any, *, method: str = "best-copies", head: int = 0
+) -> CopyPlan:
+    """Choose the rows of features that each of several devices, or ranks, keeps a copy of.
+
+    A device reads its own rows for nothing, those of another device at `alpha` times the cost of one from the host, and
+    the others from the host. More copies of a row save links, copies of more rows save the host.
+
+    Parameters
+    ----------
+    scores : array_like (n,) or (devices, n)
+        How often each vertex is needed, by every device or by each: counts or probabilities.
+    devices : int
+        Number of devices that reach each other, at most `MAX_DEVICES`.
+    budget : int
+        Rows that each device keeps; more than n are n.
+    alpha : float or array_like (devices, devices)
+        Cost of a row from another device over that of one from the host; a matrix where links differ. Entry (i, j) is
+        for rows that device i reads from device j; the diagonal is not looked at. From 1 on such a row is read from the
+        host.
+    method : str
+        ``"best-copies"``: least mean cost; where scores or links differ by device, greedy by what a copy saves.
+        ``"replicated"``: every device keeps what it needs most.
+        ``"interleaved"``: the hottest rows in turn, one copy each (Data Tiering). Takes one vector of scores.
+        ``"song-jiang"``: algorithm 1 of Song and Jiang. Takes one vector of scores and one alpha.
+    head : int
+        For ``"interleaved"``: how many of the `budget` rows are the hottest ones, on every device.
+
+    Returns
+    -------
+    CopyPlan
+        `cost` says what it costs each device.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used, or the method cannot use it.
+
+    Examples
+    --------
+    >>> from spsample.features.copies import cost
+    >>> scores = [9, 4, 3, 2, 1]
+    >>> plan = plan_copies(scores, devices=2, budget=2, alpha=0.5)
+    >>> [vertices.tolist() for vertices in plan.vertices]
+    [[0, 1], [0, 2]]
+    >>> cost(plan, scores, alpha=0.5)
+    CopyCost(mean 4.75, largest 5)
+    """
+    devices = require_int("devices", devices, minimum=1, maximum=MAX_DEVICES)
+    budget = require_int("budget", budget, minimum=0)
+    method = require_choice("method", method, tuple(METHODS))
+    checked = require_scores(scores, devices)
+    budget = min(budget, checked.shape[-1])
+    head = require_int("head", head, minimum=0, maximum=budget)
+    if head and method != "interleaved":
+        raise InputError(argument="head", given=str(head), expected=f"0 with method={method!r}")
+    request = CopyRequest(checked, devices, budget, require_alpha(alpha, devices), head)
+    return CopyPlan(tuple(METHODS[method](request)), checked.shape[-1])
