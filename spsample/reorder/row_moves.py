@@ -22,7 +22,7 @@ from spsample.store import GraphStore
 from spsample.store.construction import row_entries
 from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
-from spsample.store.mapping import load_pages, release_pages
+from spsample.store.npy import load_pages, release_pages
 
 ENTRIES = ("indices", "data", "edge_ids")
 PERMUTATION = "relabelled_from"
