@@ -36,7 +36,7 @@ def precompute(
     from spsample.data import load_dataset, save_dataset
     from spsample.features import FeatureStore, aggregate_features, aggregated_dim
     from spsample.store.folder import system_errors
-    from spsample.store.mapping import create_map
+    from spsample.store.npy import create_map
 
     if out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")

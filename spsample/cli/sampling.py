@@ -64,7 +64,7 @@ def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int],
 
 def make_loader(dataset: Dataset, sampler: Sampler, options: SamplingOptions, **more: Any) -> BulkLoader:
     """The loader that the options describe; ``more`` is passed on to it, and wins."""
-    from spsample.data.partition.parts import require_reach
+    from spsample.data.part_stores import require_reach
     from spsample.loading import BulkLoader
 
     require_reach(dataset, sampler)

@@ -20,8 +20,8 @@ from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, named_spl
 from spsample.data.npz import load_npz
 from spsample.errors import DTypeError, InputError, MissingDependencyError
 from spsample.store import Graph, GraphStore
-from spsample.store.adapters import host_array
 from spsample.store.folder import file_error
+from spsample.store.graph import host_array
 from spsample.store.layout import MAP_ARRAYS
 from spsample.store.npy import npz_names, read_npz
 from spsample.store.validation import as_edge_index, as_weights

@@ -35,8 +35,7 @@ from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
 from spsample.data.generators import NUM_CLASSES, PlantedRows
-from spsample.data.named import NAMED
-from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
+from spsample.data.named import GENERATORS, NAMED, generator_arguments, load_dataset
 from spsample.data.stored import dataset_of, is_store
 from spsample.errors import InputError
 from spsample.store import GraphStore, StoreWriter

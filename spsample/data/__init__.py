@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from spsample.data.dataset import Dataset, Features, save_dataset
+from spsample.data.dataset import Dataset, Features, save_dataset, scale_features
 from spsample.data.generators import planted, rewire
-from spsample.data.partition import (
-    PartitionQuality,
-    metis_partition,
-    part_dataset,
-    partition_quality,
-    partition_vertices,
-    write_part_stores,
-)
-from spsample.data.registry import load_dataset, smaller_graph
-from spsample.data.scaling import scale_features
+from spsample.data.named import load_dataset, smaller_graph
+from spsample.data.part_stores import PartitionQuality, part_dataset, partition_quality, write_part_stores
+from spsample.data.partition import metis_partition, partition_vertices
 
 __all__ = [
     "Dataset",

@@ -107,7 +107,10 @@ def digits(num_neighbours: int = 10) -> Dataset:
     ----------
     E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    pixels, y = _load()
+    needed_for = "the data set 'digits'"
+    datasets = require_module("sklearn.datasets", needed_for=needed_for, extra="data", package="scikit-learn")
+    bunch = datasets.load_digits()
+    pixels, y = bunch.data.astype(np.int64), bunch.target.astype(np.int64)
     near = nearest_neighbours(pixels, num_neighbours)
     targets = np.repeat(np.arange(len(pixels)), num_neighbours)
     return Dataset(
@@ -135,13 +138,6 @@ def nearest_neighbours(points: NDArray[np.int64], count: int) -> NDArray[np.int6
     distances = squares[:, None] + squares[None, :] - 2 * (points @ points.T)
     np.fill_diagonal(distances, np.iinfo(np.int64).max)
     return np.argsort(distances, axis=1, kind="stable")[:, :count]
-
-
-def _load() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    needed_for = "the data set 'digits'"
-    datasets = require_module("sklearn.datasets", needed_for=needed_for, extra="data", package="scikit-learn")
-    bunch: Any = datasets.load_digits()
-    return bunch.data.astype(np.int64), bunch.target.astype(np.int64)
 
 
 _A, _B, _C = 0.57, 0.19, 0.19
@@ -220,17 +216,11 @@ def rmat_piece(
         here = slice(first - piece.start, last - piece.start)
         for level in range(scale):
             u = stream.at(start * scale + level * length + first - start).uniform(last - first)
-            sources[here], targets[here] = _descend(sources[here], targets[here], u)
+            lower = u >= _A + _B
+            right = ((u >= _A) & ~lower) | (u >= _A + _B + _C)
+            sources[here] = 2 * sources[here] + lower
+            targets[here] = 2 * targets[here] + right
     return sources, targets
-
-
-def _descend(
-    sources: NDArray[np.int64], targets: NDArray[np.int64], u: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Append the two bits of the quadrants that uniform numbers pick."""
-    lower = u >= _A + _B
-    right = ((u >= _A) & ~lower) | (u >= _A + _B + _C)
-    return 2 * sources + lower, 2 * targets + right
 
 
 _REWIRING = 1
@@ -355,8 +345,12 @@ class PlantedRows:
         chosen = np.empty((last - first, self.degree), dtype=np.int64)
         for step in range(self.degree):
             largest = self.num_nodes - 1 - self.degree + step
-            _choose(chosen, step, largest, self._from(step, first).below(largest + 1, last - first))
-        return _without_self(chosen, first)
+            drawn = self._from(step, first).below(largest + 1, last - first)
+            repeated = (chosen[:, :step] == drawn[:, None]).any(axis=1)
+            chosen[:, step] = np.where(repeated, largest, drawn)
+        chosen += chosen >= np.arange(first, last)[:, None]  # from numbers among the other vertices to vertices
+        chosen.sort(axis=1)
+        return chosen
 
     def colours(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the colours of the vertices first to last - 1."""
@@ -364,32 +358,13 @@ class PlantedRows:
 
     def labels(self, first: int, last: int, colours: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return labels and Bayes rates of these vertices, of whose neighbours the colours are given."""
-        tied = _most_frequent(colours, self.num_classes)
+        counts = np.stack([(colours == c).sum(axis=1) for c in range(self.num_classes)], axis=1)
+        tied = counts == counts.max(axis=1, keepdims=True)
         majority = _pick_one(tied, self._from(self.degree + 1, first))
         chance = self._from(self.degree + 2, first).uniform(last - first)
         shift = 1 + self._from(self.degree + 3, first).below(self.num_classes - 1, last - first)
         labels = np.where(chance < self.noise, (majority + shift) % self.num_classes, majority)
         return labels, _bayes_rates(tied.sum(axis=1), self.num_classes, self.noise)
-
-
-def _choose(chosen: NDArray[np.int64], step: int, last: int, draw: NDArray[np.int64]) -> None:
-    """One step of Floyd's algorithm: what was drawn, or `last` where that was chosen before."""
-    repeated = (chosen[:, :step] == draw[:, None]).any(axis=1)
-    chosen[:, step] = np.where(repeated, last, draw)
-
-
-def _without_self(chosen: NDArray[np.int64], first: int) -> NDArray[np.int64]:
-    """From numbers among the other vertices to vertices, ascending; row 0 is vertex `first`."""
-    chosen += chosen >= np.arange(first, first + len(chosen))[:, None]
-    chosen.sort(axis=1)
-    return chosen
-
-
-def _most_frequent(colours: NDArray[np.int64], num_classes: int) -> NDArray[np.bool_]:
-    """Mark, per row, the colours that no other colour outnumbers: shape ``(rows, num_classes)``."""
-    counts = np.stack([(colours == c).sum(axis=1) for c in range(num_classes)], axis=1)
-    most: NDArray[np.bool_] = counts == counts.max(axis=1, keepdims=True)
-    return most
 
 
 def _pick_one(marked: NDArray[np.bool_], stream: PhiloxStream) -> NDArray[np.int64]:

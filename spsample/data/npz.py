@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from spsample.store.folder import file_error
 from spsample.store.npy import read_npz
 
 
+@dataclass(frozen=True)
 class _Archive:
     """The arrays of one file; every complaint names the file."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.arrays = _read(path)
+    path: Path
+    arrays: Mapping[str, NDArray[Any]]
 
     def __contains__(self, key: str) -> bool:
         return key in self.arrays
@@ -39,18 +40,13 @@ class _Archive:
             raise self.refuse(f"no array {key!r}", "the arrays " + _FORM)
         array = self.arrays[key]
         if array.dtype.kind not in kinds or array.ndim != ndim:
-            raise self.refuse(
-                f"{key} of dtype {array.dtype} and shape {array.shape}",
-                f"{key} with {ndim} dimension(s) of {_kind_names(kinds)}",
-            )
+            names = " or ".join(_KINDS[kind] for kind in kinds)
+            given = f"{key} of dtype {array.dtype} and shape {array.shape}"
+            raise self.refuse(given, f"{key} with {ndim} dimension(s) of {names}")
         return array
 
-    def check_length(self, key: str, length: int, axis: int = 0) -> None:
-        shape = self.arrays[key].shape
-        if shape[axis] != length:
-            raise self.refuse(f"{key} of shape {shape}", f"length {length} along dimension {axis}")
 
-
+_KINDS = {"i": "integers", "u": "unsigned integers", "f": "floats", "b": "booleans"}
 _FORM = "indptr, indices and, for training, x (or x_indptr, ...), y, train_idx, val_idx, test_idx"
 
 
@@ -92,7 +88,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
         If it has no split of that number.
     """
     split = require_int("split", split)
-    archive = _Archive(Path(path))
+    archive = _Archive(Path(path), _read(Path(path)))
     graph = _graph(archive)
     n = graph.num_nodes
     y = class_labels(str(archive.path), archive.arrays["y"], n) if "y" in archive else np.full(n, -1, np.int64)
@@ -137,15 +133,12 @@ def _graph(archive: _Archive) -> Graph:
 def _features(archive: _Archive, n: int) -> Features | None:
     if "x" in archive:
         x = archive.get("x", "fiub", 2)
-        archive.check_length("x", n)
+        if len(x) != n:
+            raise archive.refuse(f"x of shape {x.shape}", f"length {n} along dimension 0")
         _check_finite(archive, "x")
         return x if x.dtype == np.float32 else x.astype(np.float32)
     if "x_data" not in archive:
         return None
-    return _sparse_features(archive, n)
-
-
-def _sparse_features(archive: _Archive, n: int) -> sparse.csr_array:
     data, indices = archive.get("x_data", "fiub", 1), archive.get("x_indices", "iu", 1)
     indptr, shape = archive.get("x_indptr", "iu", 1), archive.get("x_shape", "iu", 1)
     _check_finite(archive, "x_data")
@@ -188,8 +181,3 @@ def _meta(archive: _Archive) -> dict[str, Any]:
     if not isinstance(meta, dict):
         raise archive.refuse(f"meta holding a {type(meta).__name__}", "a JSON object")
     return meta
-
-
-def _kind_names(kinds: str) -> str:
-    names = {"i": "integers", "u": "unsigned integers", "f": "floats", "b": "booleans"}
-    return " or ".join(names[kind] for kind in kinds)

@@ -121,26 +121,18 @@ def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
                 raise _refusal(store, name, "no such array", "all of train, val and test, or none")
             ids[part] = np.empty(0, np.int64)
         elif masked:
-            ids[part] = _masked(store, name, split, count)
+            masks = store.array(name)
+            if len(masks) != count:
+                raise _refusal(store, name, f"{len(masks)} splits", f"{count}, as train_masks has")
+            ids[part] = np.flatnonzero(masks[split])
         else:
             ids[part] = store.array(name).astype(np.int64, copy=False)
-            _checked_ids(store, name, ids[part], n)
+            try:
+                check_ids(name, ids[part], n)
+            except InputError as error:
+                raise _refusal(store, name, error.given, error.expected) from None
     check_disjoint(str(store.path), {f"{part}_{'masks' if masked else 'idx'}": held for part, held in ids.items()})
     return count, split_of(*(ids[part] for part in PARTS))
-
-
-def _masked(store: GraphStore, name: str, split: int, count: int) -> NDArray[np.int64]:
-    masks = store.array(name)
-    if len(masks) != count:
-        raise _refusal(store, name, f"{len(masks)} splits", f"{count}, as train_masks has")
-    return np.flatnonzero(masks[split])
-
-
-def _checked_ids(store: GraphStore, name: str, ids: NDArray[np.int64], n: int) -> None:
-    try:
-        check_ids(name, ids, n)
-    except InputError as error:
-        raise _refusal(store, name, error.given, error.expected) from None
 
 
 def _refusal(store: GraphStore, name: str, given: str, expected: str) -> DataError:

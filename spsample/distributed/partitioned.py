@@ -33,7 +33,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
-from spsample.store.normalization import sums_of_rows
+from spsample.store.construction import sums_of_rows
 
 SHARE = 4
 """Number of times that all of A has to fit in the free memory of each rank for "stages" to be tried: it fetches rows,

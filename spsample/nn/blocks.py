@@ -24,7 +24,7 @@ from spsample.nn.tensors import as_tensor
 from spsample.sampling import Adjacency, Sampler
 from spsample.sampling.sampler import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
-from spsample.store.normalization import sums_by_row
+from spsample.store.construction import sums_by_row
 
 _PRODUCTS_OF_A_SUM = 16
 """Multiplications of a matrix product in the time of one number of a sum over neighbours."""

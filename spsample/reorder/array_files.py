@@ -16,16 +16,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.store.layout import CHUNK_BYTES
-
-Wrote = Callable[[int], None]
-"""Called with the number of bytes written."""
 
 _PIECES = 4
 """In memory at a time: one is put together while others are hashed and written."""
@@ -102,7 +98,7 @@ class RowFile:
         As `spsample.store.StoreWriter.create` returns it.
     workers : Workers
     wrote : callable
-        Told of each piece that is done.
+        Called with the bytes of each piece that is done.
 
     Examples
     --------
@@ -120,11 +116,13 @@ class RowFile:
     (b'\x00\x01\x02\x01', True)
     """
 
-    def __init__(self, path: Path, array: Any, workers: Workers, wrote: Wrote) -> None:
+    def __init__(self, path: Path, array: Any, workers: Workers, wrote: Callable[[int], None]) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         self._direct = _open_direct(path)
         self._begin = int(getattr(array, "offset", 0))
         self._workers = workers
+        self.piece_bytes = workers.piece_bytes
+        """Number of bytes to put together at a time."""
         self._wrote = wrote
         self._handed_in = 0
         self._sums: list[Any] = []
@@ -134,22 +132,15 @@ class RowFile:
     def __enter__(self) -> RowFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
-            if error is None:
-                self._finish()
+            if exception[0] is None:
+                self._collect()
         finally:
             wait([piece.written for piece in self._under_way])  # else they go on in another file of that descriptor
             os.close(self._descriptor)
             if self._direct is not None:
                 os.close(self._direct)
-
-    @property
-    def piece_bytes(self) -> int:
-        """Number of bytes to put together at a time."""
-        return self._workers.piece_bytes
 
     def write(self, values: NDArray[Any]) -> None:
         """Copy what comes next, in C order; it may be changed when the call has returned.
@@ -176,13 +167,17 @@ class RowFile:
         """
         memory = self._workers.free.get()
         try:
-            self._report()
+            self._collect(to_the_end=False)
             piece = memory.at(self._begin + self._handed_in, count)
             yield piece
         except BaseException:
             self._workers.free.put(memory)
             raise
-        self._hand_in(memory, piece)
+        hashed = self._hash(piece)
+        offset = self._begin + self._handed_in
+        written = self._workers.writing.submit(self._write, piece, offset, hashed, memory)
+        self._under_way.append(_UnderWay(len(piece), hashed, written))
+        self._handed_in += len(piece)
 
     def checksums(self) -> list[str]:
         """Wait for all pieces, and return the SHA-256 of each 64 MiB.
@@ -192,31 +187,17 @@ class RowFile:
         OSError
             As `write`.
         """
-        self._finish()
+        self._collect()
         return [chunk.hexdigest() for chunk in self._sums]
 
-    def _finish(self) -> None:
-        while self._under_way:
-            self._done(self._under_way[0])
-
-    def _report(self) -> None:
-        """Report the first pieces that are done."""
-        while self._under_way and self._under_way[0].written.done():
-            self._done(self._under_way[0])
-
-    def _done(self, piece: _UnderWay) -> None:
-        for future in (*piece.hashed, piece.written):
-            future.result()
-        self._under_way.popleft()
-        self._wrote(piece.bytes)
-
-    def _hand_in(self, memory: _AlignedMemory, piece: NDArray[np.uint8]) -> None:
-        """Have a piece hashed and written, and then its memory given back."""
-        hashed = self._hash(piece)
-        offset = self._begin + self._handed_in
-        written = self._workers.writing.submit(self._write, piece, offset, hashed, memory)
-        self._under_way.append(_UnderWay(len(piece), hashed, written))
-        self._handed_in += len(piece)
+    def _collect(self, *, to_the_end: bool = True) -> None:
+        """Report the pieces, one after the other: all, or the first ones that are done."""
+        while self._under_way and (to_the_end or self._under_way[0].written.done()):
+            piece = self._under_way[0]
+            for future in (*piece.hashed, piece.written):
+                future.result()
+            self._under_way.popleft()
+            self._wrote(piece.bytes)
 
     def _hash(self, piece: NDArray[np.uint8]) -> list[Future[None]]:
         """Hash the part of each chunk of 64 MiB that is in a piece."""
@@ -240,9 +221,9 @@ class RowFile:
             if self._direct is None or end - begin < _MIN_DIRECT:
                 begin = end = 0
             else:
-                end = begin + _write_direct(self._direct, piece[begin:end], offset + begin)
-            _write_all(self._descriptor, piece[:begin], offset)
-            _write_all(self._descriptor, piece[end:], offset + end)
+                end = begin + _write_bytes(self._direct, piece[begin:end], offset + begin, may_refuse=True)
+            _write_bytes(self._descriptor, piece[:begin], offset)
+            _write_bytes(self._descriptor, piece[end:], offset + end)
         finally:
             wait(hashed)
             self._workers.free.put(memory)
@@ -257,26 +238,18 @@ def _update(sha256: Any, part: NDArray[np.uint8], after: Future[None] | None) ->
 
 def _open_direct(path: Path) -> int | None:
     """Open a file for writing past the system's cache; None where that cannot be."""
-    if not hasattr(os, "O_DIRECT"):
-        return None
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):  # not all systems have the flag
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
     return None
 
 
-def _write_direct(descriptor: int, piece: NDArray[np.uint8], offset: int) -> int:
-    """Write whole blocks, and return how many bytes the file system took: some take none this way."""
+def _write_bytes(descriptor: int, piece: NDArray[np.uint8], offset: int, *, may_refuse: bool = False) -> int:
+    """Write a piece; return how many bytes the file system took, which may refuse those past its cache."""
     done = 0
     try:
         while done < len(piece):
             done += os.pwrite(descriptor, piece.data[done:], offset + done)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if not may_refuse or error.errno != errno.EINVAL:
             raise
     return done
-
-
-def _write_all(descriptor: int, piece: NDArray[np.uint8], offset: int) -> None:
-    done = 0
-    while done < len(piece):
-        done += os.pwrite(descriptor, piece.data[done:], offset + done)

@@ -25,7 +25,6 @@ from spsample.reorder.array_files import RowFile, Workers
 from spsample.reorder.row_moves import (
     ENTRIES,
     PERMUTATION,
-    Kinds,
     Renumbering,
     RowRuns,
     copy_array,
@@ -307,15 +306,11 @@ class _Reorderer:
                 self._write_others(files)
                 for name, file in files.items():
                     writer.use_checksums(name, file.checksums())
-            writer.set(**self._facts())
-        return Reordering(
-            str(self.out),
-            self.task.store.meta["num_nodes"],
-            self.task.store.meta["num_edges"],
-            self.task.number is not None,
-            self._total,
-            time.perf_counter() - started,
-        )
+            left_out = {*OWN_KEYS, *self.task.left_out}
+            kept = {key: value for key, value in self.task.store.meta.items() if key not in left_out}
+            writer.set(**(kept | self.task.facts))
+        meta, relabelled, seconds = self.task.store.meta, self.task.number is not None, time.perf_counter() - started
+        return Reordering(str(self.out), meta["num_nodes"], meta["num_edges"], relabelled, self._total, seconds)
 
     # ------------------------------------------------------------------------------------------------- before work
 
@@ -327,11 +322,6 @@ class _Reorderer:
         if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
             sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
         return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
-
-    def _facts(self) -> dict[str, Any]:
-        left_out = {*OWN_KEYS, *self.task.left_out}
-        kept = {key: value for key, value in self.task.store.meta.items() if key not in left_out}
-        return kept | self.task.facts
 
     # ---------------------------------------------------------------------------------------------------- the work
 
@@ -373,9 +363,18 @@ class _Reorderer:
 
     def _write_others(self, files: dict[str, RowFile]) -> None:
         task, kinds = self.task, self.kinds
+        moved_before = kinds_of(task.store, relabel=False).rows if task.store.is_reordered else ()
         for name in (moved for moved in kinds.rows if moved in files):
-            self._write_rows(name, files[name])
-        self._write_runs(kinds, files)
+            source, is_cached = self._open(name)
+            places = self._source_rows() if name in moved_before else task.order
+            rows, window = source.reshape(len(source), -1), self._window(is_cached=is_cached)
+            move_rows(rows, places, files[name], window, is_cached=is_cached)
+        for pointers in dict.fromkeys(kinds.runs.values()):
+            names = [name for name, own in kinds.runs.items() if own == pointers]
+            runs = RowRuns.of(np.asarray(task.store.array(pointers), np.int64), task.order)
+            files[pointers].write(runs.pointers.astype(task.store.specs[pointers].dtype))
+            arrays = {name: task.store.array(name) for name in names}
+            move_runs(runs, arrays, {name: files[name] for name in names}, self._window(is_cached=False))
         for name in kinds.ids:
             ids = np.asarray(task.store.array(name))
             files[name].write(np.asarray(task.number)[ids].astype(ids.dtype))
@@ -386,17 +385,3 @@ class _Reorderer:
             copy_array(task.store.array(name), files[name])
         for name, array in task.arrays.items():
             files[name].write(array)
-
-    def _write_rows(self, name: str, file: RowFile) -> None:
-        source, is_cached = self._open(name)
-        moved_before = self.task.store.is_reordered and name in kinds_of(self.task.store, relabel=False).rows
-        places = self._source_rows() if moved_before else self.task.order
-        move_rows(source.reshape(len(source), -1), places, file, self._window(is_cached=is_cached), is_cached=is_cached)
-
-    def _write_runs(self, kinds: Kinds, files: dict[str, RowFile]) -> None:
-        for pointers in dict.fromkeys(kinds.runs.values()):
-            names = [name for name, own in kinds.runs.items() if own == pointers]
-            runs = RowRuns.of(np.asarray(self.task.store.array(pointers), np.int64), self.task.order)
-            files[pointers].write(runs.pointers.astype(self.task.store.specs[pointers].dtype))
-            arrays = {name: self.task.store.array(name) for name in names}
-            move_runs(runs, arrays, {name: files[name] for name in names}, self._window(is_cached=False))

@@ -8,6 +8,7 @@ threads in memory and written in long pieces, while the next ones are put togeth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from spsample.store import GraphStore
 from spsample.store.construction import row_entries
 from spsample.store.folder import file_error
 from spsample.store.layout import MAP_ARRAYS
-from spsample.store.mapping import load_pages, release_pages
+from spsample.store.npy import load_pages, release_pages
 
 ENTRIES = ("indices", "data", "edge_ids")
 PERMUTATION = "relabelled_from"
@@ -108,6 +109,7 @@ def inverse(order: NDArray[Any], dtype: Any = np.int64) -> NDArray[Any]:
     return places
 
 
+@dataclass(frozen=True, eq=False)
 class Renumbering:
     """Change windows of rows: sources get new numbers and ascend, parallel edges keep their order.
 
@@ -129,21 +131,18 @@ class Renumbering:
     ([1, 2, 0], [2, 1, 0])
     """
 
-    def __init__(
-        self, number: NDArray[Any], pointers: NDArray[np.int64], first_ids: NDArray[np.int64] | None = None
-    ) -> None:
-        self._number = number
-        self._pointers = pointers
-        self._first_ids = first_ids
+    number: NDArray[Any]
+    pointers: NDArray[np.int64]
+    first_ids: NDArray[np.int64] | None = None
 
     def __call__(self, first: int, end: int, window: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the arrays of entries of rows `first` to `end - 1`, as they are written."""
-        pointers = self._pointers[first : end + 1] - self._pointers[first]
-        columns = self._number[window["indices"]]
-        if self._first_ids is not None:
-            rows = np.repeat(self._first_ids[first:end] - pointers[:-1], np.diff(pointers))
+        pointers = self.pointers[first : end + 1] - self.pointers[first]
+        columns = self.number[window["indices"]]
+        if self.first_ids is not None:
+            rows = np.repeat(self.first_ids[first:end] - pointers[:-1], np.diff(pointers))
             window = {**window, "edge_ids": rows + np.arange(len(columns))}
-        order = _sorting(pointers, columns, len(self._number))
+        order = _sorting(pointers, columns, len(self.number))
         return {name: (columns if name == "indices" else array)[order] for name, array in window.items()}
 
 

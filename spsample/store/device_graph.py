@@ -13,8 +13,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.local import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
-from spsample.store.construction import row_entries
-from spsample.store.normalization import sums_of_alike
+from spsample.store.construction import row_entries, sums_of_alike
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels

@@ -70,24 +70,20 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def sync_file(path: Path) -> None:
     """Force what was written to a file to the disk."""
-    _sync(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(path: Path) -> None:
     """Force the names in a folder to the disk."""
     try:
-        _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+        sync_file(path)
     except OSError as error:
         if error.errno not in UNSUPPORTED:  # some file systems cannot do so for folders
             raise
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 LOCK_FILE = ".lock"

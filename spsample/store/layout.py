@@ -101,22 +101,15 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
         form = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
         raise file_error(path, f"format {form!r}", f'a JSON object with "format": "{FORMAT}"')
     arrays = meta.get("arrays")
-    _check_version(path, meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION)
+    version, known = meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION
+    if type(version) is not int or version != known:
+        newer = type(version) is int and version > known
+        hint = "The store was written by a newer release: upgrade spsample." if newer else ""
+        expected = f"version {known}, which this release of spsample reads"
+        raise file_error(path, f"format version {version!r}", expected, hint)
     if not isinstance(arrays, dict):
         raise file_error(path, "no table of arrays", 'a JSON object "arrays"')
     return meta, {name: _parse_spec(path, name, entry) for name, entry in arrays.items()}
-
-
-def _check_version(path: str, version: Any, known: int) -> None:
-    if type(version) is int and version == known:
-        return
-    newer = type(version) is int and version > known
-    raise file_error(
-        path,
-        f"format version {version!r}",
-        f"version {known}, which this release of spsample reads",
-        "The store was written by a newer release: upgrade spsample." if newer else "",
-    )
 
 
 def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:

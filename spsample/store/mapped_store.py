@@ -18,7 +18,7 @@ from spsample.sparse.probability import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.folder import file_error, is_partial, system_errors
 from spsample.store.layout import MAP_ARRAYS, MAX_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
+from spsample.store.npy import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
 from spsample.store.verification import record_path, recorded_sha256, require_recorded
 
@@ -223,19 +223,14 @@ def read_meta(folder: Path, path: Path) -> str:
         if path.stat().st_size > MAX_META:
             raise file_error(path, f"{path.stat().st_size} bytes", "at most 64 MiB")
         content = path.read_bytes()
-        _check_meta(path, content)
+        recorded = recorded_sha256(path)
+        if recorded is not None:
+            hint = (
+                "The store is damaged: copy or convert it again. If meta.json was changed on purpose, "
+                f"run: sha256sum {META_FILE} > {record_path(path).name}"
+            )
+            require_recorded(path, hashlib.sha256(content).hexdigest(), recorded, hint)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise file_error(path, f"no UTF-8 ({error})", "the meta.json of a store") from None
-
-
-def _check_meta(path: Path, content: bytes) -> None:
-    """Compare ``meta.json`` with its checksum, where it has one."""
-    recorded = recorded_sha256(path)
-    if recorded is not None:
-        hint = (
-            "The store is damaged: copy or convert it again. If meta.json was changed on purpose, "
-            f"run: sha256sum {META_FILE} > {record_path(path).name}"
-        )
-        require_recorded(path, hashlib.sha256(content).hexdigest(), recorded, hint)

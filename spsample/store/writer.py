@@ -7,7 +7,6 @@ import json
 import os
 from math import prod
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from spsample.store.layout import (
     parse_meta,
     version_of,
 )
-from spsample.store.mapping import create_map, release_pages, shorten_map
+from spsample.store.npy import create_map, release_pages, shorten_map
 from spsample.store.verification import checksums, record, record_path
 
 _MAX_BYTES = 2**62
@@ -88,14 +87,12 @@ class StoreWriter:
         self._folder = PartialFolder(self.path)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Complete the store, or remove what there is of it."""
         folder = self._open_folder()
         self._folder = None
         try:
-            if error is None:
+            if exception[0] is None:
                 with system_errors(self.path, _WRITABLE):
                     self._complete(folder.path)
                     _check_free(folder.target, overwrite=self._overwrite)
@@ -271,10 +268,7 @@ class StoreWriter:
             if isinstance(array, np.memmap):
                 array.flush()
             sync_file(folder / array_file(name))
-        self._write_meta(folder / META_FILE, text.encode())
-
-    @staticmethod
-    def _write_meta(path: Path, content: bytes) -> None:
+        path, content = folder / META_FILE, text.encode()
         path.write_bytes(content)
         record_path(path).write_bytes(record(path, hashlib.sha256(content).hexdigest()))
         for written in (path, record_path(path)):

@@ -14,7 +14,7 @@ import torch
 
 from spsample.common.checks import require_choice, require_type
 from spsample.data import Dataset
-from spsample.data.partition.parts import require_reach
+from spsample.data.part_stores import require_reach
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
 from spsample.nn.blocks import BlockMaker, aggregation_for

@@ -10,7 +10,7 @@ from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
 from spsample.nn import blocks
-from spsample.store import normalization
+from spsample.store import construction
 
 
 def graph_of(kind):
@@ -25,7 +25,7 @@ def graph_of(kind):
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
 @pytest.mark.parametrize("rows_at_once", [7, 1 << 16])
 def test_equal_to_the_local_ones(kind, p, rows_at_once, monkeypatch):
-    monkeypatch.setattr(normalization, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(construction, "ROWS_AT_ONCE", rows_at_once)
     graph = graph_of(kind)
 
     def body(comm):

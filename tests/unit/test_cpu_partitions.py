@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spsample.common.threads import compiled_core
-from spsample.data.partition.methods import ldg_parts, pagraph_parts
+from spsample.data.partition import ldg_parts, pagraph_parts
 
 core = compiled_core()
 pytestmark = pytest.mark.skipif(core is None, reason="the compiled core is missing")

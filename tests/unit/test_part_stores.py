@@ -19,7 +19,7 @@ from spsample.data import (
     save_dataset,
     write_part_stores,
 )
-from spsample.data.partition.parts import Reach
+from spsample.data.part_stores import Reach
 from spsample.errors import CapacityError, DataError, InputError
 from spsample.reorder import reorder
 from spsample.store import GraphStore

@@ -15,8 +15,8 @@ from spsample.data import (
     partition_vertices,
     planted,
 )
+from spsample.data.part_stores import Reach
 from spsample.data.partition import METHODS
-from spsample.data.partition.parts import Reach
 from spsample.errors import CapacityError, DTypeError, InputError
 
 GROUPS, SIZE = 3, 40
@@ -80,7 +80,7 @@ def test_loops_isolated_vertices_and_weights_do_not_matter():
 def test_what_metis_prints_is_no_result(capfd):
     import ctypes
 
-    from spsample.data.partition.methods import _stdout_to_stderr
+    from spsample.data.partition import _stdout_to_stderr
 
     with _stdout_to_stderr():
         ctypes.CDLL(None).puts(b"***Cannot bisect a graph with 0 vertices!")
@@ -179,7 +179,7 @@ def test_vertices_that_few_parts_need_go_to_one_that_needs_them():
 
 
 def test_pagraph_refuses_parts_that_no_memory_holds(monkeypatch):
-    monkeypatch.setattr("spsample.data.partition.methods.available_memory", lambda: 99)
+    monkeypatch.setattr("spsample.data.partition.available_memory", lambda: 99)
     with pytest.raises(CapacityError, match="num_parts: got 4 parts of 200 vertices"):
         partition_vertices(sp.Graph([0] * 201, []), 4, "pagraph", seeds=range(8), hops=1)
 

@@ -25,7 +25,7 @@ from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store import Graph, GraphStore, StoreWriter, folder, layout, writer
 from spsample.store.mapped_store import MappedStore
-from spsample.store.mapping import check_file
+from spsample.store.npy import check_file
 
 GRAPH = Graph([0, 2, 3, 3, 6], [3, 1, 0, 2, 0, 3], data=[1, 2, 3, 4, 5, 6])
 
@@ -570,10 +570,10 @@ def test_a_full_or_read_only_disk(code, where, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(code, os.strerror(code))
 
-    from spsample.store import mapping
+    from spsample.store import npy
 
     if where == "reserve":
-        monkeypatch.setattr(mapping, "_reserve", fail)
+        monkeypatch.setattr(npy, "_reserve", fail)
     else:
         monkeypatch.setattr(writer, "sync_file", fail)
     with pytest.raises(DataError, match=os.strerror(code)) as caught:

@@ -14,7 +14,7 @@ from scipy import sparse
 from spsample.common.checks import require_int, require_type
 from spsample.data.dataset import Dataset, write_dataset
 from spsample.data.labels import SPLIT_IDS, split_of
-from spsample.data.partition.methods import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
+from spsample.data.partition import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
 from spsample.distributed.placement import require_parts
 from spsample.errors import InputError
 from spsample.store import Graph, StoreWriter
@@ -149,19 +149,15 @@ def partition_quality(
     if hops is None:
         return balanced
     hops = require_hops(hops)
-    replication, edges_kept = _copies(graph, [train[parts[train] == part] for part in range(num_parts)], hops)
-    return balanced._replace(replication=replication, edges_kept=edges_kept)
-
-
-def _copies(graph: Graph, trains: list[NDArray[np.int64]], hops: int) -> tuple[float, float]:
-    """Parts that need a vertex, mean over those that any needs, and the share of the edges that a part needs."""
     needing, entries = np.zeros(graph.num_nodes, np.int64), 0
-    for train in trains:
-        reach = Reach.of(graph, train, hops)
+    for part in range(num_parts):
+        reach = Reach.of(graph, train[parts[train] == part], hops)
         needing[reach.vertices] += 1
-        entries += int((graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]).sum())
-    replication = float(needing.sum() / np.count_nonzero(needing))
-    return replication, entries / (len(trains) * graph.num_edges) if graph.num_edges else 0.0
+        entries += int(degrees[reach.inner].sum())
+    return balanced._replace(
+        replication=float(needing.sum() / np.count_nonzero(needing)),
+        edges_kept=entries / (num_parts * graph.num_edges) if graph.num_edges else 0.0,
+    )
 
 
 _HOPS = "part_hops"
