@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.data import part_dataset, partition_vertices
-from spsample.features import CopyPlan, plan_copies
-from spsample.features.copies import cost
+from spsample.features import CopyPlan, copy_cost, plan_copies
 
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs
@@ -52,15 +51,15 @@ def _paid(inputs: Inputs, run: Run, make: Callable[[], CopyPlan]) -> Work:
     run needed. No placement has a mean below that of ``best-copies``, and so no largest device either: `over_bound`.
     """
     (scores, seconds), alpha, devices = scores_of(run, "posterior"), inputs["alpha"], inputs["devices"]
-    least = cost(plan_copies(scores, devices, _budget(inputs), alpha), scores, alpha).mean
+    least = copy_cost(plan_copies(scores, devices, _budget(inputs), alpha), scores, alpha).mean
     needed, total = counts_of(run, inputs["epochs"]), float(scores.sum())
 
     def work() -> Figures:
         begin = time.perf_counter()
         placed = make()
-        taken, by_score = time.perf_counter() - begin, cost(placed, scores, alpha)
+        taken, by_score = time.perf_counter() - begin, copy_cost(placed, scores, alpha)
         figures = {"mean": by_score.mean / total, "largest": by_score.largest / total}
-        in_run = cost(placed, needed, alpha).mean / needed.sum()
+        in_run = copy_cost(placed, needed, alpha).mean / needed.sum()
         bounds = {"mean_over_best": by_score.mean / least, "largest_over_bound": by_score.largest / least}
         return {"seconds": taken, **figures, "mean_in_run": in_run, **bounds, "score_ms": 1e3 * seconds}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.features.aggregated import aggregate_features, aggregated_dim
 from spsample.features.caching.cached import CachedFeatures
-from spsample.features.copies import CopyCost, CopyPlan, plan_copies
+from spsample.features.copies import CopyCost, CopyPlan, copy_cost, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.keeper import CacheCounts
@@ -32,6 +32,7 @@ __all__ = [
     "RoutedFeatures",
     "aggregate_features",
     "aggregated_dim",
+    "copy_cost",
     "draw_shift",
     "plan_copies",
     "register_score",

@@ -265,7 +265,7 @@ class CopyCost:
         return f"CopyCost(mean {self.mean:.6g}, largest {self.largest:.6g})"
 
 
-def cost(plan: CopyPlan, scores: Any, alpha: Any) -> CopyCost:
+def copy_cost(plan: CopyPlan, scores: Any, alpha: Any) -> CopyCost:
     """Compute what each device pays for the rows it needs.
 
     A row costs a device nothing where it has a copy itself, else the least alpha of the devices that have one, and 1,
@@ -289,7 +289,7 @@ def cost(plan: CopyPlan, scores: Any, alpha: Any) -> CopyCost:
     Examples
     --------
     >>> plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
-    >>> cost(plan, [8, 4, 2, 1], alpha=0.5).devices.tolist()
+    >>> copy_cost(plan, [8, 4, 2, 1], alpha=0.5).devices.tolist()
     [2.0, 3.0]
     """
     require_type("plan", plan, CopyPlan, "a CopyPlan")
@@ -699,7 +699,7 @@ def plan_copies(
     Returns
     -------
     CopyPlan
-        `cost` says what it costs each device.
+        `copy_cost` says what it costs each device.
 
     Raises
     ------
@@ -708,12 +708,12 @@ def plan_copies(
 
     Examples
     --------
-    >>> from spsample.features.copies import cost
+    >>> from spsample.features.copies import copy_cost
     >>> scores = [9, 4, 3, 2, 1]
     >>> plan = plan_copies(scores, devices=2, budget=2, alpha=0.5)
     >>> [vertices.tolist() for vertices in plan.vertices]
     [[0, 1], [0, 2]]
-    >>> cost(plan, scores, alpha=0.5)
+    >>> copy_cost(plan, scores, alpha=0.5)
     CopyCost(mean 4.75, largest 5)
     """
     devices = require_int("devices", devices, minimum=1, maximum=MAX_DEVICES)

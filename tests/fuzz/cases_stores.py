@@ -8,7 +8,6 @@ from case import Case
 import spsample as sp
 from spsample import data, features
 from spsample.convert import ConvertOptions, convert
-from spsample.features.copies import cost
 from spsample.reorder import reorder, restore
 from spsample.store import GraphStore, StoreWriter
 
@@ -147,9 +146,9 @@ def fuzz_copies(make, folder):
     budget = make.either(lambda: make.choice([0, 1, n // 2, n, 10**400, -1]), 0.2)
     method = lambda: make.choice(["best-copies", "replicated", "interleaved", "song-jiang", "none"])  # noqa: E731
     options = make.options(0.2, method=method, head=lambda: make.integer(0, 3))
-    cost(features.plan_copies(scores, count, budget, alpha(), **options), scores, alpha())
+    features.copy_cost(features.plan_copies(scores, count, budget, alpha(), **options), scores, alpha())
     own = [make.spoilt(make.rng.integers(0, n, 3)) for _ in range(devices)]
-    cost(features.CopyPlan.of(make.either(lambda: own), n), scores, alpha())
+    features.copy_cost(features.CopyPlan.of(make.either(lambda: own), n), scores, alpha())
 
 
 def fuzz_reorder(make, folder):
@@ -229,7 +228,7 @@ CASES = {
     "load_from": Case(fuzz_load_from, ()),
     "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition, data.partition_vertices)),
     "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.write_part_stores)),
-    "copies": Case(fuzz_copies, (features.CopyPlan, features.plan_copies)),
+    "copies": Case(fuzz_copies, (features.CopyPlan, features.copy_cost, features.plan_copies)),
     "reorder": Case(fuzz_reorder, (reorder, restore)),
     "convert_options": Case(fuzz_convert_options, (ConvertOptions,)),
     "convert": Case(fuzz_convert, (convert,)),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from spsample.errors import DTypeError, InputError
-from spsample.features import CopyPlan, plan_copies
-from spsample.features.copies import METHODS, CopyRequest, cost, greedy, link_costs
+from spsample.features import CopyPlan, copy_cost, plan_copies
+from spsample.features.copies import METHODS, CopyRequest, greedy, link_costs
 from spsample.features.score_order import hottest
 from tests.unit.copies_search import least_mean, most_spared
 
@@ -47,10 +47,10 @@ def test_best_copies_is_the_optimum_of_the_mean(block):
         scores, alpha = kind(n), float(rng.choice([*ALPHAS, rng.random(), 1e-6, 100.0]))
         plan = plan_copies(scores, devices, budget, alpha)
         least = least_mean(scores, devices, budget, uniform_links(alpha, devices))
-        assert cost(plan, scores, alpha).mean == pytest.approx(least, rel=1e-9, abs=1e-12)
+        assert copy_cost(plan, scores, alpha).mean == pytest.approx(least, rel=1e-9, abs=1e-12)
         for method in ("replicated", "interleaved", "song-jiang"):
             other = plan_copies(scores, devices, budget, alpha, method=method)
-            assert cost(other, scores, alpha).mean >= least - 1e-12
+            assert copy_cost(other, scores, alpha).mean >= least - 1e-12
         of_matrices = plan_copies([scores] * devices, devices, budget, np.full((devices, devices), alpha))
         assert all(map(np.array_equal, of_matrices.vertices, plan.vertices))
 
@@ -68,7 +68,7 @@ def test_greedy_is_near_the_optimum(kind):
         total = np.broadcast_to(scores, (devices, n)).sum() / devices
         plan = plan_copies(scores, devices, budget, alpha)
         least = least_mean(scores, devices, budget, links)
-        shares.append((total - cost(plan, scores, alpha).mean) / (total - least))
+        shares.append((total - copy_cost(plan, scores, alpha).mean) / (total - least))
     assert max(shares) <= 1 + 1e-9
     assert min(shares) > 0.85
     assert np.mean(shares) > 0.98
@@ -104,8 +104,8 @@ def test_greedy_takes_the_copy_that_spares_most():
 @pytest.mark.parametrize("alpha", [0.2, 0.7, 1.5])
 def test_greedy_with_equal_links_gives_the_optimum_and_even_devices(alpha):
     scores = zipf(2000)
-    found = cost(CopyPlan.of(greedy(CopyRequest(scores, 4, 100, alpha)), 2000), scores, alpha)
-    assert found.mean == pytest.approx(cost(plan_copies(scores, 4, 100, alpha), scores, alpha).mean, rel=1e-12)
+    found = copy_cost(CopyPlan.of(greedy(CopyRequest(scores, 4, 100, alpha)), 2000), scores, alpha)
+    assert found.mean == pytest.approx(copy_cost(plan_copies(scores, 4, 100, alpha), scores, alpha).mean, rel=1e-12)
     assert found.largest < 1.005 * found.mean
 
 
@@ -121,7 +121,7 @@ def test_the_bound_of_large_cases_holds():
 
 def test_best_copies_of_many_rows_spare_as_much_as_any_plan_can():
     scores, links = zipf(5000), uniform_links(0.4, 4)
-    spared = scores.sum() - cost(plan_copies(scores, 4, 250, 0.4), scores, 0.4).mean
+    spared = scores.sum() - copy_cost(plan_copies(scores, 4, 250, 0.4), scores, 0.4).mean
     assert spared == pytest.approx(most_spared(scores, 4, 250, links), rel=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_greedy_of_many_rows_is_near_what_any_plan_can_spare(by_device, share):
     matrix = np.kron(np.eye(2), np.full((2, 2), 0.2)) + np.kron(1 - np.eye(2), np.full((2, 2), 0.6))
     scores = np.stack([zipf(5000, seed=i if by_device else 0) for i in range(4)])
     budget = int(share * 5000)
-    spared = scores.sum() / 4 - cost(plan_copies(scores, 4, budget, matrix), scores, matrix).mean
+    spared = scores.sum() / 4 - copy_cost(plan_copies(scores, 4, budget, matrix), scores, matrix).mean
     most = most_spared(scores, 4, budget, link_costs(matrix, 4))
     assert 0.98 * most < spared <= most * (1 + 1e-9)
 
@@ -140,7 +140,7 @@ def test_greedy_of_many_rows_is_near_what_any_plan_can_spare(by_device, share):
 def test_two_groups_of_devices_pay_nearly_the_same():
     matrix = np.kron(np.eye(2), np.full((4, 4), 0.2)) + np.kron(1 - np.eye(2), np.full((4, 4), 0.6))
     scores = zipf(20_000)
-    found = cost(plan_copies(scores, 8, 1000, matrix), scores, matrix)
+    found = copy_cost(plan_copies(scores, 8, 1000, matrix), scores, matrix)
     assert found.largest < 1.005 * found.mean
 
 
@@ -152,8 +152,8 @@ def test_two_pairs_of_devices_keep_a_copy_each():
     plan = plan_copies(scores, 4, 50, matrix)
     pairs = [set(np.concatenate(plan.vertices[first : first + 2]).tolist()) for first in (0, 2)]
     assert len(pairs[0] & pairs[1]) > 0.95 * len(pairs[0])
-    alone = cost(plan_copies(scores, 2, 50, 0.1), scores, 0.1)
-    assert alone.mean * (1 - 1e-12) <= cost(plan, scores, matrix).mean < 1.001 * alone.mean
+    alone = copy_cost(plan_copies(scores, 2, 50, 0.1), scores, 0.1)
+    assert alone.mean * (1 - 1e-12) <= copy_cost(plan, scores, matrix).mean < 1.001 * alone.mean
 
 
 @pytest.mark.parametrize("exponent", [0.8, 1.0, 1.5])
@@ -162,7 +162,7 @@ def test_devices_pay_the_same(n, exponent):
     """The largest device pays at most 0.1 % more than the mean."""
     scores = zipf(n, exponent)
     for devices, share, alpha in product((2, 4, 8), (0.05, 0.2), ALPHAS):
-        found = cost(plan_copies(scores, devices, int(n * share), alpha), scores, alpha)
+        found = copy_cost(plan_copies(scores, devices, int(n * share), alpha), scores, alpha)
         assert found.largest <= 1.001 * found.mean
 
 
@@ -224,13 +224,13 @@ def test_every_plan_keeps_its_budget(scores, devices, budget, alpha, method):
     assert method == "interleaved" or min(sizes) == room
     assert sum(sizes) > devices * (room - 1)
     if room == len(scores) and method != "interleaved":
-        assert cost(plan, scores, alpha).largest == 0
+        assert copy_cost(plan, scores, alpha).largest == 0
 
 
 @given(vectors, st.integers(1, 6), st.integers(0, 40), alphas, st.sampled_from(sorted(METHODS)))
 def test_nothing_costs_less_than_best_copies(scores, devices, budget, alpha, method):
-    best = cost(plan_copies(scores, devices, budget, alpha), scores, alpha).mean
-    other = cost(plan_copies(scores, devices, budget, alpha, method=method), scores, alpha).mean
+    best = copy_cost(plan_copies(scores, devices, budget, alpha), scores, alpha).mean
+    other = copy_cost(plan_copies(scores, devices, budget, alpha, method=method), scores, alpha).mean
     assert best <= other * (1 + 1e-9)
 
 
@@ -240,7 +240,9 @@ def test_greedy_fills_every_device(scores, devices, budget, data):
     alpha = np.array(data.draw(entries)).reshape(devices, devices)
     plan = CopyPlan.of(plan_copies(scores, devices, budget, alpha).vertices, len(scores))
     assert [len(one) for one in plan.vertices] == [min(budget, len(scores))] * devices
-    assert cost(plan, scores, alpha).mean <= cost(CopyPlan.of([[]] * devices, len(scores)), scores, alpha).mean
+    assert (
+        copy_cost(plan, scores, alpha).mean <= copy_cost(CopyPlan.of([[]] * devices, len(scores)), scores, alpha).mean
+    )
 
 
 @given(vectors, st.data())
@@ -263,7 +265,7 @@ def test_negative_zero_is_zero():
 def test_scores_of_zero_cost_nothing():
     for method in METHODS:
         plan = plan_copies(np.zeros(9), 3, 2, 0.5, method=method)
-        assert cost(plan, np.zeros(9), 0.5).largest == 0
+        assert copy_cost(plan, np.zeros(9), 0.5).largest == 0
 
 
 def test_a_single_device_keeps_the_hottest():
@@ -283,7 +285,7 @@ def test_cost_of_a_plan_by_hand():
     alpha = [[7, 0.5, 0.25], [0.1, 7, 2.0], [0.2, 0.3, 7]]
     scores = [[1, 2, 4, 8], [1, 2, 4, 8], [8, 4, 2, 1]]
     # the least link: vertex 1 is 0.25 to device 0; vertex 2 is nearer to device 1 from the host
-    assert cost(plan, scores, alpha).devices.tolist() == pytest.approx([0.5 + 1 + 8, 0.1 + 4 + 8, 1.6 + 1])
+    assert copy_cost(plan, scores, alpha).devices.tolist() == pytest.approx([0.5 + 1 + 8, 0.1 + 4 + 8, 1.6 + 1])
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_bad_input_is_refused_by_name(arguments, error, argument):
 )
 def test_cost_refuses_what_does_not_fit_the_plan(plan, scores, alpha, argument):
     with pytest.raises((InputError, DTypeError)) as raised:
-        cost(plan or CopyPlan.of([[0], [1]], 3), scores, alpha)
+        copy_cost(plan or CopyPlan.of([[0], [1]], 3), scores, alpha)
     assert raised.value.argument == argument
 
 
