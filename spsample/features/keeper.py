@@ -23,7 +23,7 @@ from spsample.features.gathering import SlotMap, row_reader, slot_map_bytes
 from spsample.features.source import FeatureSource, FileState
 from spsample.planning.budget import USE_BYTES, Buffers, FeaturesAhead
 from spsample.planning.loader_plan import FEATURE_BATCHES, needed_by_loader
-from spsample.sampling.sampler import check_arguments
+from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
 
 if TYPE_CHECKING:

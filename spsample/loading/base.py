@@ -11,7 +11,8 @@ from spsample.features import CacheCounts
 from spsample.loading.local_order import Batches, ShuffledBatches
 from spsample.loading.order import Delivered, Order, checked_place
 from spsample.planning.bulk_sampling import sample_within
-from spsample.sampling.sampler import require_bool, require_word
+from spsample.sampling.arguments import require_word
+from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
 from spsample.timeline import Phases
 

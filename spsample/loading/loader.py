@@ -27,7 +27,7 @@ from spsample.loading.passes import Collation, Pass, PassStages
 from spsample.loading.ranks import assignment_of
 from spsample.planning.budget import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
-from spsample.sampling.sampler import check_arguments, require_word
+from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline

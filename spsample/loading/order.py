@@ -10,7 +10,7 @@ import numpy as np
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
-from spsample.sampling.sampler import require_word
+from spsample.sampling.arguments import require_word
 from spsample.sparse import keys
 from spsample.store.validation import validate_seeds
 

@@ -22,7 +22,7 @@ from spsample.nn.exchange import Exchange, require_exchanged
 from spsample.nn.sums import weighted_sums, with_targets
 from spsample.nn.tensors import as_tensor
 from spsample.sampling import Adjacency, Sampler
-from spsample.sampling.sampler import require_sampler
+from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.construction import sums_by_row
 

@@ -23,7 +23,8 @@ from spsample.planning.bulk_plan import (
 )
 from spsample.planning.scratch import CALL_BYTES, device_scratch
 from spsample.sampling import BulkSample
-from spsample.sampling.sampler import Sampler, check_arguments, require_bool
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.workload import Workload
 
 PILOTS_PER_RANK = 2

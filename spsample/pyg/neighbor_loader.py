@@ -19,7 +19,8 @@ from spsample.pyg import arguments
 from spsample.pyg.arguments import SamplerOrder, order_of
 from spsample.pyg.neighbor_sampler import Attributes, NeighborSampler, drawn_seed, with_hops
 from spsample.sampling import MiniBatch
-from spsample.sampling.sampler import require_bool, require_word
+from spsample.sampling.arguments import require_word
+from spsample.sampling.sampler import require_bool
 from spsample.store import Graph
 
 _Step = Callable[[Any], Any]

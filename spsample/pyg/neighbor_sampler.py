@@ -19,10 +19,11 @@ from spsample.planning.bulk_sampling import sample_within
 from spsample.pyg import arguments
 from spsample.sampling import GraphSAGE, MiniBatch
 from spsample.sampling.adapters import subgraph_tensors
+from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
 from spsample.sampling.hops import Hops
 from spsample.sampling.sampled_data import SampledData
-from spsample.sampling.sampler import require_bool, require_word
+from spsample.sampling.sampler import require_bool
 from spsample.store import Graph
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from spsample.sampling.biased import Biased
 from spsample.sampling.bulk import Adjacency, BulkSample, Layer, MiniBatch
+from spsample.sampling.fastgcn import FastGCN
 from spsample.sampling.graphsage import GraphSAGE
-from spsample.sampling.layerwise import LADIES, FastGCN, LayerwiseSampler
+from spsample.sampling.ladies import LADIES
+from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.sampler import Sampler
 
 __all__ = [

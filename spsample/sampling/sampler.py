@@ -10,14 +10,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_choice, require_int, require_iterable, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, ExtractOptions, GraphOperand, RowSelector, StackedLayer
-from spsample.sparse.probability import Weighting
-from spsample.store.base_graph import require_graph
-from spsample.store.validation import validate_seeds
+from spsample.sparse.operand import Weighting
 
 Kind = Literal["node-wise", "layer-wise"]
 """Each vertex of a frontier draws neighbours of its own; or each batch draws vertices for its whole frontier."""
@@ -236,54 +233,3 @@ def require_bool(argument: str, value: bool) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise DTypeError(argument=argument, given=reprlib.repr(value), expected="True or False")
     return bool(value)
-
-
-_MADE_BY_INIT = frozenset(("sizes", "replace", "include_targets"))
-
-
-def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tuple[Int64Array, int]:
-    """The seeds as int64 and the batch size, once graph, seeds, sampler and batch size are known to fit.
-
-    Raises
-    ------
-    DTypeError
-        If `graph` is no graph, `sampler` no sampler, or another argument has the wrong type.
-    InputError
-        If a seed or the batch size is out of range.
-    """
-    require_sampler(sampler)
-    require_graph(graph)
-    return validate_seeds(seeds, graph.num_nodes), require_int("batch_size", batch_size, minimum=1)
-
-
-def require_sampler(sampler: Any) -> None:
-    """Refuse what is no sampler.
-
-    Examples
-    --------
-    >>> require_sampler(3)
-    Traceback (most recent call last):
-    ...
-    spsample.errors.DTypeError: sampler: got 3; expected a Sampler such as spsample.GraphSAGE([15, 10])
-    """
-    if not isinstance(sampler, Sampler):
-        raise DTypeError(
-            argument="sampler",
-            given=reprlib.repr(sampler),
-            expected="a Sampler such as spsample.GraphSAGE([15, 10])",
-        )
-    if not vars(sampler).keys() >= _MADE_BY_INIT:
-        name = type(sampler).__name__
-        expected = f"{name}.__init__ to call super().__init__(sizes)"
-        raise InputError(argument="sampler", given=f"a {name} without sizes", expected=expected)
-
-
-def require_word(argument: str, value: Any) -> int:
-    """A random seed or an epoch: an integer in [0, 2^64).
-
-    Examples
-    --------
-    >>> require_word("epoch", 3)
-    3
-    """
-    return require_int(argument, value, minimum=0, maximum=2**64 - 1)

@@ -17,8 +17,9 @@ from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_int
 from spsample.common.units import count
 from spsample.errors import CapacityError, InputError
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.bulk import BulkSample
-from spsample.sampling.sampler import Sampler, require_bool, require_sampler
+from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches, make_uneven_batches
 from spsample.sparse import derive_key, keys
 from spsample.sparse.keys import SAMPLING

@@ -13,13 +13,13 @@ from spsample.sparse.algebra import (
     pattern,
     square,
 )
-from spsample.sparse.csr import CSRMatrix, ProbabilityMatrix, select_rows, spgemm
+from spsample.sparse.csr import CSRMatrix, select_rows, spgemm
 from spsample.sparse.extraction import ExtractOptions, ReferenceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.layer_law import LayerSample
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import Entries, Frontier, GraphOperand
-from spsample.sparse.probability import RowStatistics
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowStatistics
+from spsample.sparse.probability_matrix import ProbabilityMatrix
 from spsample.sparse.row_law import RowSample
 from spsample.sparse.scaled_columns import ScaledOperand
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack

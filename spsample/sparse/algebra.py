@@ -10,10 +10,13 @@ from spsample.backends import ColumnSample, Draw
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_type
 from spsample.errors import DTypeError
-from spsample.sparse.csr import CSRMatrix, ProbabilityMatrix
+from spsample.sparse.column_law import ColumnLaw, GraphLaw
+from spsample.sparse.csr import CSRMatrix
+from spsample.sparse.entry_law import EntryLaw
 from spsample.sparse.extraction import ExtractOptions, SourceWeights, StackedLayer
-from spsample.sparse.layer_law import ColumnLaw, EntryLaw, GraphLaw, LayerLaw, LayerSample
+from spsample.sparse.layer_law import LayerLaw, LayerSample
 from spsample.sparse.operand import GraphOperand
+from spsample.sparse.probability_matrix import ProbabilityMatrix
 from spsample.sparse.row_law import RowLaw, RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowProduct, RowSelector, Squared
 

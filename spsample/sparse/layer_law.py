@@ -1,9 +1,8 @@
-"""`LayerLaw`: what P is in all layer-wise samplers; with the entry law, the column law and the law of the graph."""
+"""`LayerLaw`: what P is in all layer-wise samplers."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from spsample.backends import ColumnSample, Compaction, Draw, ExtractedLayer, QuantisationRule, UnbiasedExtraction
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
@@ -19,8 +18,11 @@ from spsample.sparse.extraction import (
     consumed,
 )
 from spsample.sparse.operand import Frontier
-from spsample.sparse.probability import batch_statistics, frontier_rule
 from spsample.sparse.selector import RowSelector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class LayerSample:
@@ -135,56 +137,3 @@ class LayerLaw:
         layer = ExtractedLayer(matrix, selector, rows, sample, sources, options.include_targets)
         data = weights.values(backend, draw, layer, self.numerators(sources))
         return StackedLayer(Q, sources.src_ptr, sources.src, rows, data, edge_ids)
-
-
-class EntryLaw(LayerLaw):
-    """P of `Q A^power`: drawing an entry draws its column with the right probability (law, section 3: entry law)."""
-
-    def __init__(self, Q: RowSelector, F: Frontier, power: int) -> None:
-        super().__init__(Q, F)
-        self.power = power
-
-    @lazily
-    def rule(self) -> QuantisationRule:
-        """From weights to numerators; unweighted graphs are asked for nothing."""
-        A = self.F.A
-        if A.weighting == "unweighted":
-            return QuantisationRule(None, self.power, 1)
-        batches = batch_statistics(A.backend, self.Q.batch_ptr, self.F.row_statistics)
-        return frontier_rule(A.weighting, batches, self.power, 1)
-
-    def draw_columns(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch, as arrays."""
-        if self.rule.shifts is None:
-            return self.F.draw_entries(None, draw)
-        counts = self.F.row_statistics.counts
-        return self.F.draw_entries(self.F.A.backend.row_numerators(self.Q.batch_ptr, counts, self.rule), draw)
-
-
-class ColumnLaw(LayerLaw):
-    """P of `(Q A^power)^column_power`, its rows merged by column (law, section 3: column law, frontier rule)."""
-
-    def __init__(self, Q: RowSelector, F: Frontier, power: int, column_power: int) -> None:
-        super().__init__(Q, F)
-        self.power = power
-        self.column_power = column_power
-
-    @lazily
-    def rule(self) -> QuantisationRule:
-        """From weights to numerators."""
-        return frontier_rule(self.F.A.weighting, self.F.batch_statistics, self.power, self.column_power)
-
-    def draw_columns(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch, as arrays."""
-        return self.F.draw_merged(self.rule, draw)
-
-
-class GraphLaw(LayerLaw):
-    """P of the squared column norms of the whole A, one row for all batches (law, section 3: column law, graph rule).
-
-    The graph keeps its numerators.
-    """
-
-    def draw_columns(self, draw: Draw) -> ColumnSample:
-        """Columns for every batch, as arrays."""
-        return self.F.A.column_norms.draw(self.Q.batch_ids, draw)

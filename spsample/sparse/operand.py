@@ -25,7 +25,8 @@ from spsample.backends import (
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.errors import InputError
-from spsample.sparse.probability import FrontierStatistics, RowStatistics, RowTotals, Weighting, batch_statistics
+from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting, batch_statistics
+from spsample.sparse.row_totals import RowTotals
 
 RowForm = Literal["uniform", "weighted"]
 """The form of the row law: whether entries of a row are drawn uniformly or by weight."""
@@ -268,3 +269,19 @@ def own_weights(A: GraphOperand, sample: Entries) -> FloatArray | None:
     if sample.rows.weights is not None:
         return sample.rows.weights
     return A.backend.own_weights(sample.matrix, sample.selector, sample.rows)
+
+
+__all__ = [
+    "ColumnDistribution",
+    "Entries",
+    "EntryLimit",
+    "Frontier",
+    "FrontierStatistics",
+    "GraphOperand",
+    "RowForm",
+    "RowStatistics",
+    "ScaledForm",
+    "UnbiasedEntries",
+    "Weighting",
+    "own_weights",
+]

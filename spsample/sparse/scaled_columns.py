@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import ColumnScale, Compaction, Draw, StackedSelector
+from spsample.backends import ColumnScale, Compaction, Draw, QuantisationRule, StackedSelector
 from spsample.backends.on_host import row_lengths
-from spsample.backends.protocol import FloatArray
+from spsample.backends.protocol import FloatArray, Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm, own_weights
-from spsample.sparse.probability import RowTotals
+from spsample.sparse.probability import RowStatistics
+from spsample.sparse.row_totals import RowTotals
 
 __all__ = ["ScaledOperand"]
 
@@ -110,10 +111,23 @@ class ScaledFrontier(Frontier):
         values = expansions if own is None else own * expansions
         return values.astype(np.float32 if own is None else own.dtype)
 
-    def _refuse(self, *given: Any, **named: Any) -> Any:
+    def _row_statistics(self) -> RowStatistics:
         raise _of_a_layer()
 
-    _row_statistics = entry_counts = locate = draw_entries = merge_columns = extract = _refuse
+    def entry_counts(self, exclude: Any) -> Int64Array:
+        raise _of_a_layer()
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: Any = None) -> IntArray:
+        raise _of_a_layer()
+
+    def draw_entries(self, numerators: Any, draw: Draw) -> Any:
+        raise _of_a_layer()
+
+    def merge_columns(self, rule: QuantisationRule) -> Any:
+        raise _of_a_layer()
+
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        raise _of_a_layer()
 
 
 def _des_raj(

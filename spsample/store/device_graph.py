@@ -11,7 +11,7 @@ from spsample.backends import Matrix, get_backend
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.local import DeviceOperand
+from spsample.sparse.device import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import row_entries, sums_of_alike
 

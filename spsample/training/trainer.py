@@ -21,7 +21,7 @@ from spsample.nn.blocks import BlockMaker, aggregation_for
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines import TrainingSetup, first_ranks_model, pipeline_for
 from spsample.pipelines.generator import RunGenerator
-from spsample.sampling.sampler import require_sampler
+from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import ModelConfig, TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph

@@ -20,7 +20,7 @@ from spsample.features.scores.column_sums import out_degree, random_order, rever
 from spsample.features.scores.inclusion import inclusion, posterior, states_proportion
 from spsample.features.scores.visits import presc, replay
 from spsample.sampling import Sampler
-from spsample.sampling.sampler import check_arguments
+from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.validation import as_weights, check_weights
 

@@ -14,7 +14,8 @@ from spsample.common.checks import require_int, require_type
 from spsample.common.threads import compiled_core
 from spsample.features.scores.column_sums import PHASE
 from spsample.sampling import Biased, BulkSample, Sampler
-from spsample.sampling.sampler import check_arguments, require_bool, require_word
+from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.sampler import require_bool
 from spsample.sampling.workload import sample_batches
 from spsample.sparse import keys
 from spsample.store import Graph

@@ -24,7 +24,8 @@ from spsample.loading.ranks import duplicated
 from spsample.planning.budget import Buffers, largest_fitting
 from spsample.planning.bulk_plan import BulkPlan, default_budget
 from spsample.planning.loader_plan import plan_epochs
-from spsample.sampling.sampler import check_arguments, require_bool
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.sampler import require_bool
 from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline

@@ -30,7 +30,7 @@ from spsample.planning.cluster.counting import (
 )
 from spsample.planning.cluster.exchanges import BlockRows, FloatArray, GridShape, hub_rows
 from spsample.sampling import BulkSample, Sampler
-from spsample.sampling.sampler import check_arguments
+from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
 from spsample.store import Graph
 
