@@ -150,7 +150,6 @@ class CooperativeGradients(CommunicatorGradients):
         The same on every rank.
     comm
         Used by the thread that trains alone. Phase "gradients".
-
     """
 
     def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
@@ -341,7 +340,5 @@ def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
 
 
 def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:
-    if parameter.grad is None:
-        return np.zeros(parameter.numel(), np.float32)
-    flat: NDArray[np.float32] = parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).reshape(-1)
+    flat: NDArray[np.float32] = _gradient(parameter).numpy().astype(np.float32, copy=False).reshape(-1)
     return flat

@@ -1,18 +1,15 @@
 """Settings of a command that trains: which runs it makes, and what each writes."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_number, require_path
+from spsample.common.checks import require_path
 from spsample.common.options import Option, at_least, check_settings
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
-from spsample.settings.training import METRIC_NAMES
+from spsample.settings.training import METRIC_NAMES, not_negative
 
 _RUN = "Run"
-
-_not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
 
 
 def _trace(argument: str, value: Any) -> None:
@@ -54,7 +51,7 @@ class Runs:
     ] = None
     """On one rank; changes no sample and no loss."""
     repeats: Annotated[
-        int, Option("Train this often, with the random seeds from --random-seed on.", "Run", check=at_least(1))
+        int, Option("Train this often, with the random seeds from --random-seed on.", _RUN, check=at_least(1))
     ] = 1
 
 
@@ -63,7 +60,7 @@ class Recording:
     """Intervals at which a run writes to its folder, and what else it writes."""
 
     checkpoint_minutes: Annotated[
-        float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
+        float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=not_negative)
     ] = 10.0
     checkpoint_batches: Annotated[
         int, Option("Batches between two checkpoints; 0 for none.", _RUN, check=at_least(0))

@@ -100,7 +100,7 @@ CACHE_SCORES = (
 _SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION = "Sampling", "Model", "Optimisation", "Evaluation"
 
 _positive = partial(require_number, is_right=lambda x: x > 0, expected="a positive number")
-_not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
+not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
 _below_one = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="a number in [0, 1)")
 _probability = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="a probability in [0, 1)")
 _factor = partial(require_number, is_right=lambda x: 0 < x < 1, expected="a number between 0 and 1")
@@ -257,7 +257,7 @@ class TrainConfig:
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
     ] = 0.005
-    weight_decay: Annotated[float, Option("Weight decay.", _OPTIMISATION, check=_not_negative)] = 0.0
+    weight_decay: Annotated[float, Option("Weight decay.", _OPTIMISATION, check=not_negative)] = 0.0
     momentum: Annotated[
         float, Option("Momentum of sgd.", _OPTIMISATION, values="number in [0, 1)", check=_below_one)
     ] = 0.9

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,31 +57,22 @@ class Callback:
         """Go on from a state."""
 
 
-class Callbacks(list[Callback]):
-    """The callbacks of a run, in the order in which they are called."""
+def call_all(trainer: Trainer, event: str, *arguments: Any) -> None:
+    """Call that method of all callbacks of a trainer, in their order; collective."""
+    with collective(trainer.comm, call="callbacks of training"):
+        for callback in trainer.callbacks:
+            getattr(callback, event)(trainer, *arguments)
 
-    def call(self, trainer: Trainer, event: str, *arguments: Any) -> None:
-        """Call that method of all; collective."""
-        with collective(trainer.comm, call="callbacks of training"):
-            for callback in self:
-                getattr(callback, event)(trainer, *arguments)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states of all, by name."""
-        return {name: callback.state_dict() for name, callback in self._named()}
-
-    def load_state_dict(self, states: Mapping[str, Any]) -> None:
-        """Go on from states; a callback that has none begins anew."""
-        for name, callback in self._named():
-            callback.load_state_dict(states.get(name, {}))
-
-    def _named(self) -> Iterator[tuple[str, Callback]]:
-        """With the names of their types; of several of one type, those after the first are numbered."""
-        counts: Counter[str] = Counter()
-        for callback in self:
-            name = type(callback).__name__
-            counts[name] += 1
-            yield (name if counts[name] == 1 else f"{name} {counts[name]}"), callback
+def by_name(callbacks: Iterable[Callback]) -> dict[str, Callback]:
+    """Return callbacks by the names of their types; of several of one type, those after the first are numbered."""
+    counts: Counter[str] = Counter()
+    named = {}
+    for callback in callbacks:
+        name = type(callback).__name__
+        counts[name] += 1
+        named[name if counts[name] == 1 else f"{name} {counts[name]}"] = callback
+    return named
 
 
 class Journal(Callback):

@@ -26,7 +26,7 @@ from spsample.settings.training import ModelConfig, TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
-from spsample.training.callbacks import Callback, Callbacks
+from spsample.training.callbacks import Callback, by_name, call_all
 from spsample.training.evaluator import Evaluator, divergence
 from spsample.training.metrics import METRICS
 from spsample.training.models import build_model
@@ -172,14 +172,14 @@ class Trainer:
             with keep_memory(), self._generator.in_use(), torch_threads(self.config.stage_threads):
                 self.pipeline.begin()
                 try:
-                    Callbacks(self.callbacks).call(self, "on_start")
+                    call_all(self, "on_start")
                     while not self.is_over:
                         self._epoch()
                 finally:
                     self._generator.keep()
             self._take_best()
             result = _result(self)
-            Callbacks(self.callbacks).call(self, "on_end", result)
+            call_all(self, "on_end", result)
             return result
 
     def _take_best(self) -> None:
@@ -220,7 +220,7 @@ class Trainer:
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
             "cache_counts": None if self.cache_counts is None else list(self.cache_counts),
-            "callbacks": Callbacks(self.callbacks).state_dict(),
+            "callbacks": {name: callback.state_dict() for name, callback in by_name(self.callbacks).items()},
         }
 
     @reading_state()
@@ -252,7 +252,8 @@ class Trainer:
         counts = state.get("cache_counts")
         self._resumed = _Totals(dict(state["seconds"]), None if counts is None else CacheCounts(*counts))
         self.phases.clear()
-        Callbacks(self.callbacks).load_state_dict(state["callbacks"])
+        for name, callback in by_name(self.callbacks).items():
+            callback.load_state_dict(state["callbacks"].get(name, {}))
         if self.is_over:
             self._take_best()
 
@@ -263,7 +264,7 @@ class Trainer:
         progress, config = self.progress, self.config
         for loss in self.pipeline.epoch(progress.epoch):
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
-            Callbacks(self.callbacks).call(self, "on_step", loss.mean)
+            call_all(self, "on_step", loss.mean)
         epoch, mean = progress.epoch, progress.loss_sum / progress.num_seeds
         if not math.isfinite(mean):
             raise divergence(config.learning_rate, f"a loss of {mean} in epoch {epoch}")
@@ -274,7 +275,7 @@ class Trainer:
         record = EpochRecord(epoch, mean, val, self.schedule.learning_rate)
         self.schedule.epoch_over(val if in_turn else None)
         progress.close_epoch(record)
-        Callbacks(self.callbacks).call(self, "on_epoch", record)
+        call_all(self, "on_epoch", record)
 
 
 class _Totals(NamedTuple):
