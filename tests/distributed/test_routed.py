@@ -24,9 +24,10 @@ from spsample.features import (
     FeatureStore,
     PartitionedFeatures,
     RoutedFeatures,
+    copy_cost,
     plan_copies,
 )
-from spsample.features.copies import cost, link_costs, nearest_holders
+from spsample.features.copies import link_costs, nearest_holders
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 KINDS = ("host", "owners", "cached owners")
@@ -58,7 +59,7 @@ def test_over_processes(backend):
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_rows_are_read_where_they_cost_least(n, devices, seed):
-    """What the routes cost, link by link, is what `cost` says of the plan."""
+    """What the routes cost, link by link, is what `copy_cost` says of the plan."""
     plan, scores = plan_of(n, devices, seed), np.random.default_rng(seed).random((devices, n))
     alpha = links_of(devices, seed)
     links = link_costs(alpha, devices)
@@ -68,7 +69,7 @@ def test_rows_are_read_where_they_cost_least(n, devices, seed):
         for v, holder in enumerate(holders.tolist()):
             assert holder == devices or v in plan.vertices[holder]
         paid.append(scores[device] @ np.append(links[device], 1.0)[holders])
-    np.testing.assert_allclose(paid, cost(plan, scores, alpha).devices, rtol=1e-12)
+    np.testing.assert_allclose(paid, copy_cost(plan, scores, alpha).devices, rtol=1e-12)
 
 
 def test_holders_at_the_same_distance_share_the_work():
@@ -154,13 +155,13 @@ def trace(p):
 @pytest.mark.parametrize("method", ["best-copies", "song-jiang", "interleaved", "replicated"])
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
 def test_bytes_on_the_wire_are_those_of_the_forecast(method, alpha):
-    """Host bytes + alpha x peer bytes, as counted and as recorded, are `cost` of the trace, on every rank."""
+    """Host bytes + alpha x peer bytes, as counted and as recorded, are `copy_cost` of the trace, on every rank."""
     p = 4
     n, batches = trace(p)
     x = np.ones((n, 3), np.float32)
     counts = np.array([np.bincount(np.concatenate(mine), minlength=n) for mine in batches])
     plan = plan_copies(counts.sum(axis=0), p, n // 10, alpha, method=method)
-    forecast = cost(plan, counts, alpha).devices * 12
+    forecast = copy_cost(plan, counts, alpha).devices * 12
 
     def body(comm):
         recorder = Recorder(comm)
@@ -198,7 +199,7 @@ def test_bytes_from_owners_are_those_of_the_forecast(c):
             routed.gather(ids)
         phases = recorder.traffic.phases
         received = phases["features"].bytes_received + alpha * phases["copies"].bytes_received
-        return received, cost(plan, remote, alpha).devices[comm.rank] * 12
+        return received, copy_cost(plan, remote, alpha).devices[comm.rank] * 12
 
     for received, forecast in run_threads(p, body, TIMEOUT):
         assert received == pytest.approx(forecast, rel=1e-12)
