@@ -3,9 +3,11 @@
     python tests/by_hand/fence.py write build/before.json         # on the commit before; ten minutes on two cores
     python tests/by_hand/fence.py compare build/before.json build/after.json
     python tests/by_hand/fence.py times ../before/.venv/bin/python .venv/bin/python
+    python tests/by_hand/fence.py memory ../before/.venv/bin/python .venv/bin/python
 
 `compare` lists what differs and ends with status 1 where samples, losses or bytes do; names and options that went or
-came are listed and do not fail. `times` runs ten measurements in turns, one thread each, as processor time.
+came are listed and do not fail. `times` runs ten measurements in turns, one thread each, as processor time. `memory`
+runs each of them in a process of its own, and has its peak.
 """
 
 from __future__ import annotations
@@ -96,10 +98,14 @@ def losses(run: str) -> dict[str, str]:
 def _train(ranks: int, arguments: list[str]) -> None:
     launch = [] if ranks == 1 else ["launch", "-n", str(ranks), "--backend", "gloo"]
     command = [sys.executable, "-m", "spsample.cli.main", *launch, "train", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def _environment() -> dict[str, str]:
+    """One thread, and the package of the interpreter even where the working directory has another."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
 
 
 def _history(folder: Path) -> str:
@@ -250,11 +256,10 @@ def measure(rounds: int) -> None:
 def times(before: Path, after: Path, rounds: int = 5, turns: int = 3) -> None:
     """Ratios of processor time, after over before: the median, and its 95 % interval by the bootstrap."""
     command = [str(Path(__file__)), "measure", str(rounds)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     sides: list[list[dict[str, float]]] = [[], []]
     for _ in range(turns):
         for side, python in zip(sides, (before, after), strict=True):
-            done = subprocess.run([python, *command], env=environment, capture_output=True, text=True, check=True)
+            done = subprocess.run([python, *command], env=_environment(), capture_output=True, text=True, check=True)
             side += map(json.loads, done.stdout.splitlines())
     for name in sides[0][0]:
         old, new = (np.array([one[name] for one in side]) for side in sides)
@@ -262,6 +267,31 @@ def times(before: Path, after: Path, rounds: int = 5, turns: int = 3) -> None:
         low, high = drawn.confidence_interval
         alarm = "  SLOWER" if low > SLOWER else ""
         print(f"{name:20} {np.median(old):7.3f} s  {_ratio(new, old):.3f}  [{low:.3f}, {high:.3f}]{alarm}")
+
+
+@app.command()
+def peak(name: str, calls: int = 3) -> None:
+    """MiB of memory that some calls of one timing add to those of the process and its inputs; `memory` calls it."""
+    call = timings()[name]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(calls):
+        call()
+    own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(children / 1024 if name == "train" else (own - before) / 1024)
+
+
+@app.command()
+def memory(before: Path, after: Path, turns: int = 3) -> None:
+    """Ratios of peak memory, after over before: medians of several processes."""
+    for name in timings():
+        sides: list[list[float]] = [[], []]
+        for _ in range(turns):
+            for side, python in zip(sides, (before, after), strict=True):
+                command = [python, str(Path(__file__)), "peak", name]
+                done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
+                side.append(float(done.stdout))
+        old, new = map(np.array, sides)
+        print(f"{name:20} {np.median(old):7.1f} MiB  {_ratio(new, old):.3f}", flush=True)
 
 
 def _ratio(new: np.ndarray, old: np.ndarray) -> float:
