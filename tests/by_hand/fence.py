@@ -273,11 +273,17 @@ def times(before: Path, after: Path, rounds: int = 5, turns: int = 3) -> None:
 def peak(name: str, calls: int = 3) -> None:
     """MiB of memory that some calls of one timing add to those of the process and its inputs; `memory` calls it."""
     call = timings()[name]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    before = _peak_kib()
     for _ in range(calls):
         call()
-    own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print(children / 1024 if name == "train" else (own - before) / 1024)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(children / 1024 if name == "train" else (_peak_kib() - before) / 1024)
+
+
+def _peak_kib() -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1])
 
 
 @app.command()
