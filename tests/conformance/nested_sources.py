@@ -27,7 +27,7 @@ from spsample.features import (
     PartitionedFeatures,
     RoutedFeatures,
 )
-from spsample.features.caching.cached import replacement_named
+from spsample.features.cached import replacement_named
 from spsample.features.disk import READS_AT_A_TIME
 from spsample.features.formats import DTYPES, format_for
 from spsample.reorder import reorder

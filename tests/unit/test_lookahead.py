@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
-from spsample.features.caching.lookahead import Lookahead, known_bytes, lookahead_bytes
-from spsample.features.score_order import highest
+from spsample.features.lookahead import Lookahead, known_bytes, lookahead_bytes
+from spsample.features.scores.registry import highest
 from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")

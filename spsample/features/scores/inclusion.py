@@ -459,8 +459,9 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     seen = counts[order].astype(np.float64)
     starts = size * np.arange(max(len(order) // size, 1))  # the last group has what is left, too
     expected = batches * level
-    sums = (np.add.reduceat(values, starts) for values in (seen, expected, expected * (1.0 - level)))
-    of_groups = _factors(*sums, np.zeros(1, np.int64))
+    each = (seen, expected, expected * (1.0 - level))
+    counted, of_chance, variance = (np.add.reduceat(values, starts) for values in each)
+    of_groups = _factors(counted, of_chance, variance, np.zeros(1, np.int64))
     level = np.minimum(level * np.repeat(of_groups, np.diff(starts, append=len(order))), 1.0)
     expected = batches * level
     scores[order] = level * _factors(seen, expected, expected * (1.0 - level), starts)
