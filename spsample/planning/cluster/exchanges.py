@@ -478,8 +478,6 @@ class Network:
     duplex : float
         What is left of the bandwidth each way where all ranks send and receive: 1; 0.5 where a link carries one of the
         two at a time; less where the ranks share what carries them.
-    per_exchange : float
-        Seconds that an exchange takes in any case, beside those of its messages.
     """
 
     name: str
@@ -488,7 +486,6 @@ class Network:
     adapters: int
     ranks_per_node: int
     duplex: float = 1.0
-    per_exchange: float = 0.0
 
     def to_other_nodes(self, ranks_per_node: int) -> Link:
         """The link of one rank to other nodes: an adapter, or its share where ranks are more than adapters."""
@@ -509,8 +506,7 @@ class Network:
         messages, away = float(exchange.messages.max()), self.to_other_nodes(ranks_per_node)
         serial = max(exchange.serial, exchange.both_ways / (2 * self.duplex))
         inside = self.inside.seconds(share * messages, share * serial)
-        exchanges = messages / max(peers_of(exchange.scope, shape), 1)
-        return self.per_exchange * exchanges + inside + away.seconds((1 - share) * messages, (1 - share) * serial)
+        return inside + away.seconds((1 - share) * messages, (1 - share) * serial)
 
 
 PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)

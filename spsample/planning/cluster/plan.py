@@ -98,7 +98,7 @@ def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads:
     counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
     batches = -(-pilot.num_batches // shape.ranks)
     profile = pilot.profile
-    other_seeds = pilot.num_seeds - batches * pilot.batch_size
+    other_seeds = (pilot.num_batches - batches) * pilot.batch_size
     of_graph = pilot.sampler.draw_law(profile.weighting) == "graph"
     distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if of_graph else 0
     return BulkPlan(
