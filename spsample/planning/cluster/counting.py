@@ -109,7 +109,7 @@ def count_by_owner(
     """
     kept, counted = owners >= 0, np.zeros(shape)
     cells = groups[kept] * shape[1] + owners[kept]
-    op.at(counted.reshape(-1), cells, values[kept] if isinstance(values, np.ndarray) else values)
+    op.at(counted.reshape(-1), cells, values[kept].astype(np.float64) if isinstance(values, np.ndarray) else values)
     return counted
 
 
