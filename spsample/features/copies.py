@@ -468,7 +468,13 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
-    request = _alike(request)
+    scores, alpha = request.scores, request.alpha
+    if scores.ndim == 2 and (scores == scores[0]).all():
+        scores = scores[0]
+    if isinstance(alpha, np.ndarray):
+        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
+        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
+    request = replace(request, scores=scores, alpha=alpha)
     n, budget = request.devices, request.budget
     if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
         return greedy(request)
@@ -483,17 +489,6 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
         kept[:, on_all + 1 :: 2] = rounds[0::2, ::-1].T
         kept[:, on_all + 2 :: 2] = rounds[1::2].T
     return list(kept)
-
-
-def _alike(request: CopyRequest) -> CopyRequest:
-    """The request with one vector of scores, or one alpha, where all devices, or all links, have equal ones."""
-    scores, alpha = request.scores, request.alpha
-    if scores.ndim == 2 and (scores == scores[0]).all():
-        scores = scores[0]
-    if isinstance(alpha, np.ndarray):
-        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
-        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
-    return replace(request, scores=scores, alpha=alpha)
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.planning.budget import MostEntries
 from spsample.sampling.bulk import BulkSample
@@ -84,7 +82,8 @@ class BulkCounts:
         """Counts of a bulk."""
         sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in bulk.layers), np.zeros(len(bulk)))
         layers = tuple(LayerCounts.of(layer) for layer in bulk.layers)
-        return cls(bulk.sampler, len(bulk), layers, relative_deviation(sizes))
+        spread = float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+        return cls(bulk.sampler, len(bulk), layers, spread)
 
     @classmethod
     def of_each(cls, bulk: BulkSample) -> Iterator[BulkCounts]:
@@ -158,17 +157,6 @@ class Trial:
     def counts(self) -> BulkCounts:
         """Sizes that decide the memory of bulks of such batches."""
         return BulkCounts.of(self.bulk)
-
-
-def relative_deviation(sizes: NDArray[Any]) -> float:
-    """Standard deviation over the mean; 0 where there is none.
-
-    Examples
-    --------
-    >>> relative_deviation(np.array([2.0, 4.0])).__round__(3), relative_deviation(np.array([2.0]))
-    (0.471, 0.0)
-    """
-    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
 
 
 # ---------------------------------------------------------------------------------------------------------- of a graph

@@ -305,7 +305,10 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
     """
     proportion = require_proportion(graph, sampler)
     draw = _draw_of(graph, sampler, proportion)
-    before, known = np.zeros(graph.num_nodes), _in_seeds(graph.num_nodes, seeds, batch_size)
+    batches = max(-(-len(seeds) // batch_size), 1)
+    distinct, times = np.unique(seeds, return_counts=True)  # a seed given several times falls anywhere each time
+    before, known = np.zeros(graph.num_nodes), np.zeros(graph.num_nodes)
+    known[distinct] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
     for s in sampler.sizes:
         # Where each vertex is drawn from once, at the hop that found it, the frontier are the vertices of that hop.
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
@@ -362,15 +365,6 @@ def _is_stated(sampler: type[Sampler]) -> bool:
         if "layer" in vars(base) or "run" in vars(base):
             return False
     return False
-
-
-def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
-    """(n,) the probability that a vertex is a seed of a batch; one that is given several times falls anywhere each."""
-    batches = max(-(-len(seeds) // batch_size), 1)
-    distinct, times = np.unique(seeds, return_counts=True)
-    probabilities = np.zeros(num_nodes)
-    probabilities[distinct] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
-    return probabilities
 
 
 def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:

@@ -340,7 +340,9 @@ def bulk_traffic(
                     traffic += COLUMN_EXCHANGES[law](counts, hop, s, wire)
                 else:
                     traffic += stages_exchanges(counts, hop, law, wire, algorithm)
-        traffic += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
+        # none where every rank has the rows of its batches
+        rounds = 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
+        traffic += status(counts.shape, algorithm, len(counts.hops) * rounds)
         steps = int(counts.batches.max())
         if feature_bytes:
             traffic += features(counts.shape, counts.inputs, wire, feature_bytes, steps)
@@ -351,11 +353,6 @@ def bulk_traffic(
 
 _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 2, "column": 0, "graph": 1}
 """Rounds in a layer, at least, in which the ranks ask each other whether one of them has to go on drawing."""
-
-
-def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
-    """Rounds in which ranks ask each other in a layer; none where every rank has the rows of its batches."""
-    return 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
 
 
 def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[ExchangeCost]:
