@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
+from spsample.features.keeper import USE_BYTES
 from spsample.features.lookahead import Lookahead, lookahead_bytes
 from spsample.features.scores.registry import highest
-from spsample.planning.budget import USE_BYTES
 from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")
