@@ -16,10 +16,10 @@ from spsample.common.checks import require_choice, require_int, require_iterable
 from spsample.data import partition_vertices
 from spsample.errors import InputError, MissingDependencyError
 from spsample.features import score, score_names
-from spsample.features.caching.lookahead import Lookahead
 from spsample.features.copies import METHODS, plan_copies
-from spsample.features.score_order import hottest
+from spsample.features.lookahead import Lookahead
 from spsample.features.scores import usual_score
+from spsample.features.scores.registry import hottest
 from spsample.loading import BulkLoader
 from spsample.sampling import Sampler
 from spsample.sampling.workload import Workload

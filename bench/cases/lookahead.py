@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.caching import Lookahead
+from spsample.features.lookahead import Lookahead
 
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs

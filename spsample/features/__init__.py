@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spsample.features.aggregated import aggregate_features, aggregated_dim
-from spsample.features.caching.cached import CachedFeatures
+from spsample.features.cached import CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, copy_cost, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.disk import DiskCounts, DiskFeatures

@@ -84,10 +84,22 @@ def aggregate_features(
         raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
     if not out.flags.writeable:
         raise InputError(argument="out", given="an array that cannot be written to", expected="one that can")
-    fill = _fill_mean if aggregation == "mean" else _fill_gcn
-    degrees = _degrees(graph)
+    with np.errstate(over="ignore"):
+        degrees = graph.row_sums()
+    if not np.isfinite(degrees).all():
+        given = f"a row {int(np.argmin(np.isfinite(degrees)))} whose weights add up to more than float32 holds"
+        raise CapacityError(argument="graph", given=given, expected="smaller weights")
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
-        fill(_AggregatedRows(graph, source, degrees, first, last), out[first:last])
+        rows = _AggregatedRows(graph, source, degrees, first, last)
+        if aggregation == "mean":
+            totals = rows.degrees[rows.own]
+            inverse = np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)
+            out[first:last, : source.dim] = rows.x[rows.own]
+            out[first:last, source.dim :] = (rows.A @ rows.x) * inverse[:, None]
+        else:
+            roots = np.sqrt(rows.degrees + 1)[:, None]
+            scaled = rows.x / roots
+            out[first:last] = (rows.A @ scaled + scaled[rows.own]) / roots[rows.own]
     return out
 
 
@@ -107,16 +119,6 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     require_choice("aggregation", aggregation, _AGGREGATIONS)
     dim = require_int("dim", dim, minimum=0)
     return 2 * dim if aggregation == "mean" else dim
-
-
-def _degrees(graph: Graph) -> NDArray[np.float32]:
-    """(n,) the sum of each row."""
-    with np.errstate(over="ignore"):
-        degrees = graph.row_sums()
-    if not np.isfinite(degrees).all():
-        given = f"a row {int(np.argmin(np.isfinite(degrees)))} whose weights add up to more than float32 holds"
-        raise CapacityError(argument="graph", given=given, expected="smaller weights")
-    return degrees
 
 
 class _AggregatedRows:
@@ -144,19 +146,6 @@ class _AggregatedRows:
             lengths = np.diff(pointers)
             return np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
         return np.ones(end - begin, np.float32)
-
-
-def _fill_mean(rows: _AggregatedRows, out: NDArray[np.float32]) -> None:
-    dim = rows.x.shape[1]
-    totals = rows.degrees[rows.own]
-    inverse = np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)
-    out[:, :dim] = rows.x[rows.own]
-    out[:, dim:] = (rows.A @ rows.x) * inverse[:, None]
-
-
-def _fill_gcn(rows: _AggregatedRows, out: NDArray[np.float32]) -> None:
-    scaled = rows.x / np.sqrt(rows.degrees + 1)[:, None]
-    out[:] = (rows.A @ scaled + scaled[rows.own]) / np.sqrt(rows.degrees[rows.own] + 1)[:, None]
 
 
 def _parts(graph: Graph, dim: int, memory_budget: int) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from spsample.common.arrays import as_array
 from spsample.common.checks import first_bad, require_choice, require_int, require_number, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.score_order import hottest
-from spsample.store.validation import as_id_vector, check_ids, check_num_nodes, check_weights
+from spsample.features.scores.registry import hottest
+from spsample.store.validation import as_id_vector, as_weights, check_ids, check_num_nodes, check_weights
 
 _ALPHA = "a positive, finite number"
 
@@ -46,14 +46,12 @@ def require_scores(value: Any, devices: int, num_rows: int | None = None) -> NDA
     spsample.errors.InputError: scores: got -1.0 at position 1; expected finite weights of at least 0
     """
     array = as_array("scores", value)
-    if array.dtype.kind == "c":
-        raise DTypeError(argument="scores", given=f"dtype {array.dtype}", expected="real numbers")
     n = "n" if num_rows is None else str(num_rows)
     has_shape = array.ndim in (1, 2) and array.size and (array.ndim == 1 or len(array) == devices)
     if not has_shape or (num_rows is not None and array.shape[-1] != num_rows):
         expected = f"shape ({n},), or ({devices}, {n}) for {devices} devices, of at least one vertex"
         raise InputError(argument="scores", given=f"shape {array.shape}", expected=expected)
-    scores = np.ascontiguousarray(array, np.float64)
+    scores = as_weights("scores", array.reshape(-1)).astype(np.float64, copy=False).reshape(array.shape)
     check_weights("scores", scores)
     return scores
 
@@ -216,22 +214,6 @@ class CopyRequest:
         """n."""
         return int(self.scores.shape[-1])
 
-    def equal_scores(self, method: str) -> NDArray[np.float64]:
-        """Return the scores (n,) that all devices have; refuse those that differ by device."""
-        if self.scores.ndim == 2:
-            self._refuse("scores", f"shape {self.scores.shape}", f"one vector for method={method!r}")
-        return self.scores
-
-    def equal_alpha(self, method: str) -> float:
-        """Return the alpha that all links have; refuse a matrix."""
-        if isinstance(self.alpha, np.ndarray):
-            self._refuse("alpha", f"shape {self.alpha.shape}", f"one number for method={method!r}")
-        return self.alpha
-
-    def _refuse(self, argument: str, given: str, expected: str) -> NoReturn:
-        hint = 'method="best-copies" takes one for each device.'
-        raise InputError(argument=argument, given=given, expected=expected, hint=hint)
-
 
 @dataclass(frozen=True, eq=False)
 class CopyCost:
@@ -351,25 +333,16 @@ def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> 
 
 def _share_out(routes: NDArray[np.unsignedinteger], kept: dict[int, NDArray[np.int64]], device: int) -> None:
     """Write one of the devices that keep each vertex to `routes`."""
-    if len(kept) == 1:
-        for holder, vertices in kept.items():
-            routes[vertices] = holder
-        return
     copies = np.zeros(len(routes), np.int16)
     for vertices in kept.values():
         copies[vertices] += 1
     several = np.flatnonzero(copies > 1)
     turn = np.zeros(len(routes), np.int16)
-    turn[several] = _mixed(several, device) % copies[several].astype(np.uint64)
+    mixed = (several.astype(np.uint64) * _STEP >> np.uint64(32)) + np.uint64(device)
+    turn[several] = mixed % copies[several].astype(np.uint64)
     for holder, vertices in kept.items():
         routes[vertices[turn[vertices] == 0]] = holder
         turn[vertices] -= 1
-
-
-def _mixed(vertices: NDArray[np.int64], device: int) -> NDArray[np.uint64]:
-    """Return hashes of the vertices, plus the number of the device."""
-    words: NDArray[np.uint64] = vertices.astype(np.uint64) * _STEP
-    return (words >> np.uint64(32)) + np.uint64(device)
 
 
 _NOT_POSSIBLE = -1.0
@@ -421,7 +394,9 @@ class _Search:
         device = np.concatenate([part[1] for part in copies], axis=1)
         order = np.argsort(-saved, axis=None, kind="stable")  # a vertex's second copy never before its first
         order = order[saved.ravel()[order] >= 0]
-        taken = order[: self._first_full(device.ravel()[order])]
+        places = {i: np.flatnonzero(device.ravel()[order] == i) for i in np.flatnonzero(self.room).tolist()}
+        first_full = min(at[self.room[i] - 1] + 1 for i, at in places.items() if len(at) >= self.room[i])
+        taken = order[:first_full]
         for i in np.flatnonzero(self.room).tolist():
             vertices = looked_at[taken[device.ravel()[taken] == i] % len(looked_at)]
             self.room[i] -= len(vertices)
@@ -455,12 +430,6 @@ class _Search:
             paid = np.where(all_saved[-1] >= 0, np.minimum(paid, self._links[:, device]), paid)
         return np.minimum.accumulate(all_saved), np.array(all_devices)
 
-    def _first_full(self, devices: NDArray[np.int64]) -> int:
-        """Return the number of the copies on `devices`, in order, that are taken when a device is full."""
-        places = (np.flatnonzero(devices == i) for i in np.flatnonzero(self.room))
-        rooms = self.room[self.room > 0]
-        return int(min(at[room - 1] + 1 for at, room in zip(places, rooms, strict=True) if len(at) >= room))
-
 
 def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
     """(devices, count) for each vertex from number `begin` on the devices in the order in which they are asked.
@@ -478,10 +447,6 @@ def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
 def _slices(length: int) -> list[slice]:
     """Return parts of the vertices small enough for the cache; at least one part."""
     return [slice(first, min(first + _AT_ONCE, length)) for first in range(0, max(length, 1), _AT_ONCE)]
-
-
-_ROUNDS_AT_ONCE = 1 << 10
-"""Rounds that are filled together; an even number."""
 
 
 def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
@@ -503,7 +468,13 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
-    request = _alike(request)
+    scores, alpha = request.scores, request.alpha
+    if scores.ndim == 2 and (scores == scores[0]).all():
+        scores = scores[0]
+    if isinstance(alpha, np.ndarray):
+        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
+        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
+    request = replace(request, scores=scores, alpha=alpha)
     n, budget = request.devices, request.budget
     if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
         return greedy(request)
@@ -514,19 +485,10 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     kept[:, :on_all] = order[:on_all]
     if on_all < budget:
         kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
-        assign_in_snake_order(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
+        rounds = order[on_all + n - left : count].reshape(-1, n)  # in snake order: 0, 1, 2, then 2, 1, 0, and on
+        kept[:, on_all + 1 :: 2] = rounds[0::2, ::-1].T
+        kept[:, on_all + 2 :: 2] = rounds[1::2].T
     return list(kept)
-
-
-def _alike(request: CopyRequest) -> CopyRequest:
-    """The request with one vector of scores, or one alpha, where all devices, or all links, have equal ones."""
-    scores, alpha = request.scores, request.alpha
-    if scores.ndim == 2 and (scores == scores[0]).all():
-        scores = scores[0]
-    if isinstance(alpha, np.ndarray):
-        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
-        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
-    return replace(request, scores=scores, alpha=alpha)
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
@@ -535,7 +497,7 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
     With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex saves falls with
     c, what the last further copy saves rises.
     """
-    devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
+    devices, budget, a = request.devices, request.budget, min(float(request.alpha), 1.0)
     copy_over_vertex = a / (devices - (devices - 1) * a)  # what they save at equal scores
 
     def is_enough(count: int) -> bool:
@@ -543,24 +505,6 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
         return not request.scores[order[count]] > copy_over_vertex * request.scores[order[gives_way]]
 
     return budget + bisect_left(range(budget, len(order)), True, key=is_enough)
-
-
-def assign_in_snake_order(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
-    """Assign vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
-
-    Examples
-    --------
-    >>> to = np.empty((3, 2), np.int64)
-    >>> assign_in_snake_order(np.arange(6), to)
-    >>> to.tolist()
-    [[0, 5], [1, 4], [2, 3]]
-    """
-    rounds = vertices.reshape(-1, len(to))
-    for first in range(0, len(rounds), _ROUNDS_AT_ONCE):
-        part = rounds[first : first + _ROUNDS_AT_ONCE]
-        where = to[:, first : first + len(part)]
-        where[:, 0::2] = part[0::2].T
-        where[:, 1::2] = part[1::2, ::-1].T
 
 
 def interleaved(request: CopyRequest) -> list[NDArray[np.int64]]:
@@ -584,7 +528,7 @@ def interleaved(request: CopyRequest) -> list[NDArray[np.int64]]:
     n, budget = request.devices, request.budget
     surplus = max(n * budget - request.num_rows, 0)
     head = max(request.head, surplus // max(n - 1, 1)) if n > 1 else request.head
-    order = hottest(request.equal_scores("interleaved"), min(head + n * (budget - head), request.num_rows))
+    order = hottest(request.scores, min(head + n * (budget - head), request.num_rows))
     return [np.concatenate([order[:head], order[head + device :: n]]) for device in range(n)]
 
 
@@ -622,25 +566,20 @@ def song_jiang(request: CopyRequest) -> list[NDArray[np.int64]]:
     [[0, 2], [3, 1]]
     """
     n, budget = request.devices, request.budget
-    alpha, scores = request.equal_alpha("song-jiang"), request.equal_scores("song-jiang")
+    alpha = float(request.alpha)
     if alpha >= 1 or n == 1:
         return replicated(request)
-    order = hottest(scores, min(n * budget, request.num_rows))
-    sorted_scores = scores[order]
-    count = _replacements(sorted_scores, n, budget, alpha)
+    order = hottest(request.scores, min(n * budget, request.num_rows))
+    scores = request.scores[order]
+
+    def is_worse(new: int) -> bool:  # new ones get colder, old ones hotter
+        return not scores[budget + new] > alpha * scores[budget - 1 - new // (n - 1)]
+
+    count = bisect_left(range(len(scores) - budget), True, key=is_worse)
     kept = np.tile(order[:budget], (n, 1))
-    where = _devices_of_replacements(sorted_scores[budget : budget + count], n)
+    where = _devices_of_replacements(scores[budget : budget + count], n)
     kept[where, budget - 1 - np.arange(count) // (n - 1)] = order[budget : budget + count]
     return list(kept)
-
-
-def _replacements(scores: NDArray[np.float64], devices: int, budget: int, alpha: float) -> int:
-    """Return how many vertices after the first `budget` replace a copy: new ones get colder, old ones hotter."""
-
-    def is_worse(new: int) -> bool:
-        return not scores[budget + new] > alpha * scores[budget - 1 - new // (devices - 1)]
-
-    return bisect_left(range(len(scores) - budget), True, key=is_worse)
 
 
 def _devices_of_replacements(scores: NDArray[np.float64], devices: int) -> NDArray[np.int64]:
@@ -662,6 +601,9 @@ METHODS: dict[str, Callable[[CopyRequest], list[NDArray[np.int64]]]] = {
     "song-jiang": song_jiang,
 }
 """By name: what makes of a request the vertices of each device."""
+
+EQUAL_FOR_ALL = {"interleaved": ("scores",), "song-jiang": ("scores", "alpha")}
+"""By method: the arguments that may not differ by device."""
 
 
 MAX_DEVICES = 2**14
@@ -724,5 +666,11 @@ def plan_copies(
     head = require_int("head", head, minimum=0, maximum=budget)
     if head and method != "interleaved":
         raise InputError(argument="head", given=str(head), expected=f"0 with method={method!r}")
-    request = CopyRequest(checked, devices, budget, require_alpha(alpha, devices), head)
+    links = require_alpha(alpha, devices)
+    for argument, given in (("scores", checked), ("alpha", links)):
+        if argument in EQUAL_FOR_ALL.get(method, ()) and isinstance(given, np.ndarray) and given.ndim == 2:
+            expected = f"the same for all devices with method={method!r}"
+            hint = 'method="best-copies" takes one for each device.'
+            raise InputError(argument=argument, given=f"shape {given.shape}", expected=expected, hint=hint)
+    request = CopyRequest(checked, devices, budget, links, head)
     return CopyPlan(tuple(METHODS[method](request)), checked.shape[-1])

@@ -170,12 +170,19 @@ class ArrayTiers:
         Bytes of a hot row on the device, and of the map to the rows.
     form : str
         The form of the numbers of a row, in words.
+    hot, rows : int64 array and device array
+        The vertices whose rows lie on the device, ascending, and these rows.
     """
 
     def __init__(self, x: Any, dtype: str | None) -> None:
         x = as_rows(x)
         rows: NDArray[Any] = x.toarray() if sparse.issparse(x) else np.asarray(x)
-        self._format = _format(rows, dtype)
+        if dtype is None:
+            is_kept = rows.dtype.name in ("float32", "float16")
+            self._format: RowFormat = AsStored(rows.dtype if is_kept else np.dtype(np.float32))
+        else:  # format_for refuses what is no name
+            largest = np.abs(rows).max(axis=0, initial=0) if str(dtype) == "int8" else None
+            self._format = format_for(dtype, largest)
         self._encoded: Any = self._format.encode(rows)
         self.source = _Nowhere(*rows.shape)
         self.row_bytes, self.map_bytes = int(self._encoded.itemsize * rows.shape[1]), 8 * len(rows)
@@ -185,13 +192,10 @@ class ArrayTiers:
         """Copy all rows, those of the vertices `hot` to the device."""
         device, encoded = kernels.device, self._encoded
         self._kernels, self._kind = kernels, "bfloat16" if encoded.dtype == np.uint16 else encoded.dtype.name
-        is_hot = np.zeros(len(encoded), np.bool_)
-        is_hot[hot] = True
-        cold = np.flatnonzero(~is_hot)
-        self.tiers = device.to_device(encoded[hot]), device.pinned(encoded[cold])
+        cold = np.setdiff1d(np.arange(len(encoded)), hot, assume_unique=True)
+        self.hot, self.rows, self.pinned = hot, device.to_device(encoded[hot]), device.pinned(encoded[cold])
         places = np.zeros(len(encoded), np.uint64)
-        for vertices, tier in zip((hot, cold), self.tiers, strict=True):
-            places[vertices] = row_addresses(device, tier)
+        places[hot], places[cold] = row_addresses(device, self.rows), row_addresses(device, self.pinned)
         self.places = device.to_device(places)
         self._scale = None if self._format.scale is None else device.to_device(self._format.scale)
         self._encoded = None
@@ -199,7 +203,7 @@ class ArrayTiers:
     @property
     def nbytes(self) -> int:
         """Bytes of both tiers and of the table that leads to the rows."""
-        return sum(int(tier.nbytes) for tier in self.tiers) + int(self.places.nbytes)
+        return sum(int(part.nbytes) for part in (self.rows, self.pinned, self.places))
 
     def gather(self, source: FeatureSource, vertices: Any, out: Any, at: Any) -> int:
         """Write rows of vertices to rows `at` of `out`, each from where it lies; return how many the source gave."""
@@ -209,16 +213,6 @@ class ArrayTiers:
     def missing(self, vertices: Any) -> NDArray[Any]:
         """No vertex: every row has an address."""
         return np.empty(0, np.int64)
-
-    def vertices(self) -> NDArray[np.int64]:
-        """The vertices whose rows lie on the device."""
-        hot = self.tiers[0]
-        places, first = self._kernels.on_host(self.places), np.uint64(self._kernels.device.address(hot))
-        return np.flatnonzero((places >= first) & (places < first + np.uint64(hot.nbytes)))
-
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The vertices whose rows lie on the device, and these rows."""
-        return self.vertices(), self._kernels.on_host(self.tiers[0])
 
 
 class SourceTiers:
@@ -237,7 +231,7 @@ class SourceTiers:
 
     Attributes
     ----------
-    source, row_bytes, map_bytes, form
+    source, row_bytes, map_bytes, form, hot, rows
         As of `ArrayTiers`.
 
     Raises
@@ -262,9 +256,9 @@ class SourceTiers:
     def place(self, kernels: CudaKernels, hot: NDArray[np.int64]) -> None:
         """Read the rows of the vertices `hot`, ascending, and copy them to the device; collective as the source is."""
         source, device = self.source, kernels.device
-        self._kernels, self._vertices = kernels, hot
+        self._kernels, self.hot = kernels, hot
         with collective(source.comm, call="memory for features on a device"):
-            self._rows = device.empty((len(hot), source.dim), self.dtype)
+            self.rows = device.empty((len(hot), source.dim), self.dtype)
             self._words = device.to_device(slot_words(hot, source.num_rows))
             self._scale = device.full(source.dim, 1.0, np.float32) if self.dtype == np.int8 else None
             self._staged = StagedRows(device, source.dim, self.dtype)
@@ -272,16 +266,16 @@ class SourceTiers:
             read = np.empty((len(hot[piece]), source.dim), self.dtype)
             source.gather(hot[piece], read)
             if read.size:
-                self._rows[piece] = device.to_device(read)
+                self.rows[piece] = device.to_device(read)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows and of the map, on the device."""
-        return int(self._rows.nbytes) + int(self._words.nbytes)
+        return int(self.rows.nbytes) + int(self._words.nbytes)
 
     def gather(self, source: FeatureSource, vertices: Any, out: Any, at: Any) -> int:
         """Gather on the device what is there, and on the host what is not; collective where the source is."""
-        split = self._kernels.find_kept(self._words, vertices, self._rows)
+        split = self._kernels.find_kept(self._words, vertices, self.rows)
         self._write(split.addresses, out, at)
         misses = len(split.missing)
         if misses or source.comm.size > 1:
@@ -292,15 +286,7 @@ class SourceTiers:
 
     def missing(self, vertices: Any) -> NDArray[Any]:
         """The vertices whose rows are not on the device."""
-        return self._kernels.find_kept(self._words, vertices, self._rows).missing
-
-    def vertices(self) -> NDArray[np.int64]:
-        """The vertices whose rows lie on the device."""
-        return self._vertices
-
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The vertices whose rows lie on the device, and these rows."""
-        return self.vertices(), self._kernels.on_host(self._rows)
+        return self._kernels.find_kept(self._words, vertices, self.rows).missing
 
     def _write(self, addresses: Any, out: Any, at: Any) -> None:
         form = self.dtype.name
@@ -311,16 +297,7 @@ Tiers = ArrayTiers | SourceTiers
 """Rows of which some are to lie on a device."""
 
 
-def _format(rows: NDArray[Any], dtype: str | None) -> RowFormat:
-    if dtype is None:
-        kept = rows.dtype if rows.dtype.name in ("float32", "float16") else np.dtype(np.float32)
-        return AsStored(kept)
-    is_scaled = str(dtype) == "int8"  # format_for refuses what is no name
-    largest = np.abs(rows).max(axis=0, initial=0) if is_scaled else None
-    return format_for(dtype, largest)
-
-
-_HALF = 0.5
+_AUTO_SHARE = 0.5
 """With ``hot="auto"``: the share of the free memory that the hot tier and the map may take."""
 
 
@@ -386,8 +363,13 @@ class DeviceFeatures(RowKeeper):
             source = tiers.source
             scores = VertexScores("ranking", ranking, workload, source.num_rows, is_optional=True)
             count = _hot_count(hot, tiers, get_backend("cuda").device.free_bytes())  # type: ignore[attr-defined]
-            if ranking is None:
-                _require_all_or_none(count, source.num_rows)
+            if ranking is None and 0 < count < source.num_rows:
+                raise InputError(
+                    argument="ranking",
+                    given=f"none, with {count / source.num_rows:.0%} of the rows on the device",
+                    expected="how much each vertex is wanted",
+                    hint="ranking='posterior' computes it from graph=, seeds=, sampler= and batch_size=.",
+                )
         scores.require_same_kind(ranks_of(x, workload))
         self._keep(tiers, scores.choose(count, source)[0])
 
@@ -395,7 +377,7 @@ class DeviceFeatures(RowKeeper):
         self._begin(tiers.source, kinds=2)
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
         self.device = self._kernels.device
-        self._tiers, self._hot_rows = tiers, len(hot)
+        self._tiers = tiers
         with self._kernels.session():
             tiers.place(self._kernels, hot)
         self._guard = FileChangeGuard(tiers.source, self._kept)
@@ -440,23 +422,22 @@ class DeviceFeatures(RowKeeper):
 
     def _kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         with self._kernels.session():
-            return self._tiers.kept()
+            return self._tiers.hot, self._kernels.on_host(self._tiers.rows)
 
     @property
     def hot_rows(self) -> int:
         """Number of vertices whose rows lie in the memory of the device."""
-        return self._hot_rows
+        return len(self._tiers.hot)
 
     @property
     def hot_vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows lie in the memory of the device, ascending."""
-        with self._kernels.session():
-            return self._tiers.vertices()
+        return self._tiers.hot
 
     @property
     def hot_share(self) -> float:
         """Share of the rows that lie in the memory of the device."""
-        return self._hot_rows / max(self.num_rows, 1)
+        return self.hot_rows / max(self.num_rows, 1)
 
     @property
     def nbytes(self) -> int:
@@ -493,7 +474,7 @@ def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
     """
     num_rows = tiers.source.num_rows
     if isinstance(hot, str):
-        budget = int(_HALF * free) if hot == "auto" else require_bytes("hot", hot)
+        budget = int(_AUTO_SHARE * free) if hot == "auto" else require_bytes("hot", hot)
         count = min(max(budget - tiers.map_bytes, 0) // max(tiers.row_bytes, 1), num_rows)
         if hot == "auto":
             return count
@@ -512,14 +493,3 @@ def _hot_count(hot: Any, tiers: Tiers, free: int) -> int:
             hint="hot='auto' takes what fits.",
         )
     return count
-
-
-def _require_all_or_none(count: int, num_rows: int) -> None:
-    """Refuse to choose some rows without knowing how much each is needed."""
-    if 0 < count < num_rows:
-        raise InputError(
-            argument="ranking",
-            given=f"none, with {count / num_rows:.0%} of the rows on the device",
-            expected="how much each vertex is wanted",
-            hint="ranking='posterior' computes it from graph=, seeds=, sampler= and batch_size=.",
-        )

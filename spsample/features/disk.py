@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_int, require_path, require_type
+from spsample.common.checks import require_path, require_type
 from spsample.common.locks import MendedInForks
 from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
@@ -73,7 +73,12 @@ def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
     >>> folder.cleanup()
     """
     file = Path(os.path.abspath(require_path("path", path)))
-    return _of_npy(file) if file.suffix == ".npy" and not file.is_dir() else _of_store(file, name)
+    if file.suffix != ".npy" or file.is_dir():
+        return _of_store(file, name)
+    header = npy_header(file)
+    if header.is_fortran and len(header.shape) > 1:
+        raise InputError(argument="path", given="an array in Fortran order", expected="rows that lie one by one")
+    return _checked(file, header.begin, header.dtype, header.shape)
 
 
 def _of_store(path: Path, name: str) -> ArrayFile:
@@ -99,14 +104,6 @@ def _map_of(path: Path, moved: ReorderedRows) -> NDArray[Any]:
         hint = "The store is damaged: copy it, or reorder it again."
         raise DataError(argument=str(path), given=f"a map to {given}", expected=expected, hint=hint)
     return rows
-
-
-def _of_npy(path: Path) -> ArrayFile:
-    """The array of an ``.npy`` file."""
-    header = npy_header(path)
-    if header.is_fortran and len(header.shape) > 1:
-        raise InputError(argument="path", given="an array in Fortran order", expected="rows that lie one by one")
-    return _checked(path, header.begin, header.dtype, header.shape)
 
 
 def _checked(path: Path, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ArrayFile:
@@ -164,15 +161,15 @@ class DiskPlan(NamedTuple):
     nbytes: int
 
 
-def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
+def disk_plan(budget: int, num_rows: int, row_bytes: int, map_bytes: int = 0) -> DiskPlan:
     """Plan how `budget` bytes are spent on rows of a file; a budget of 0 serves nothing but reading them.
+
+    A page has as many rows as fit in 512 bytes, at least one; more where the budget is too small for what each page of
+    the file takes.
 
     Parameters
     ----------
     budget, num_rows, row_bytes : int
-    page_rows : int, optional
-        Rows of a page, a power of two. By default as many as fit in 512 bytes, at least one; more where the budget is
-        too small for what each page of the file takes.
     map_bytes : int, optional
         What leads from vertices to rows, where these lie in another order; part of the budget, if that is not 0.
 
@@ -189,10 +186,10 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     >>> 1 << plan.shift, plan.frames, plan.known_batches, plan.nbytes <= 64 << 20
     (1, 120261, 32, True)
     """
-    plan = _plan(budget, num_rows, row_bytes, page_rows, map_bytes)
+    plan = _plan(budget, num_rows, row_bytes, map_bytes)
     if budget > 0 and plan.frames < 1:
         enough = 1 << budget.bit_length()
-        while _plan(enough, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
+        while _plan(enough, num_rows, row_bytes, map_bytes).frames < 1:
             enough *= 2
         expected = f"0, or {format_bytes(enough)}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
@@ -200,12 +197,17 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     return plan
 
 
-def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> DiskPlan:
+def _plan(budget: int, num_rows: int, row_bytes: int, map_bytes: int) -> DiskPlan:
     """The plan; with fewer than one frame where the budget is too small."""
-    shift = _shift(budget, num_rows, row_bytes) if page_rows is None else page_rows.bit_length() - 1
+    shift = max(_PAGE_BYTES // row_bytes, 1).bit_length() - 1
+    while budget and shift < _MAX_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
+        shift += 1
     page_bytes, num_pages = row_bytes << shift, -(-num_rows >> shift)
-    readers, blocks = _buffers(budget, page_bytes)
-    beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
+    least = -(-(page_bytes + 2 * BLOCK_BYTES - 2) // BLOCK_BYTES)  # a page may lie on two blocks more than it is long
+    blocks = max(least, min(budget // _BUFFER_PART // READS_AT_A_TIME, _MAX_READ) // BLOCK_BYTES)
+    reader_bytes = blocks * BLOCK_BYTES + _STACK_BYTES
+    readers = max(1, min(READS_AT_A_TIME, budget // _MAX_BUFFER_PART // reader_bytes)) if budget else READS_AT_A_TIME
+    beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * reader_bytes
     set_bytes = 8 * -(-num_pages // 64)
     known = 0 if budget == 0 else max(1, min(_MAX_KNOWN, budget // _KNOWN_PART // set_bytes))
     frame_bytes = page_bytes + _BYTES_PER_FRAME
@@ -213,25 +215,6 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map
     frames = min(frames, num_pages)
     nbytes = frames * frame_bytes + beside + known * set_bytes
     return DiskPlan(shift, frames, readers, blocks, known, nbytes)
-
-
-def _shift(budget: int, num_rows: int, row_bytes: int) -> int:
-    shift = max(_PAGE_BYTES // row_bytes, 1).bit_length() - 1
-    while budget and shift < _MAX_SHIFT and (_BYTES_PER_PAGE * num_rows >> shift) > budget // _SET_PART:
-        shift += 1
-    return shift
-
-
-def _buffers(budget: int, page_bytes: int) -> tuple[int, int]:
-    """Reads at a time, and blocks of each: a page may lie on two blocks more than it is long."""
-    least = -(-(page_bytes + 2 * BLOCK_BYTES - 2) // BLOCK_BYTES)
-    wanted = min(budget // _BUFFER_PART // READS_AT_A_TIME, _MAX_READ) // BLOCK_BYTES
-    blocks = max(least, wanted)
-    fitting = budget // _MAX_BUFFER_PART // (blocks * BLOCK_BYTES + _STACK_BYTES)
-    return max(1, min(READS_AT_A_TIME, fitting if budget else READS_AT_A_TIME)), blocks
-
-
-_MAX_PAGE_ROWS = 1 << 20
 
 
 class DiskCounts(NamedTuple):
@@ -281,8 +264,6 @@ class DiskFeatures(MendedInForks, FeatureSource):
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
     form : RowFormat, optional
         What the stored numbers stand for (`spsample.features.gathering`). By default for themselves.
-    page_rows : int, optional
-        Rows that are kept or dropped together, a power of two. By default as many as fit in 512 bytes, at least one.
     direct : bool, optional
         Whether to read past the system's cache of pages where the file system can (``O_DIRECT``). Where it cannot, and
         with False, what was read is dropped from that cache after each read.
@@ -339,23 +320,24 @@ class DiskFeatures(MendedInForks, FeatureSource):
         *,
         name: str = "x",
         form: RowFormat | None = None,
-        page_rows: int | None = None,
         direct: bool = True,
     ) -> None:
         super().__init__()
         size = budget_bytes(budget)
-        _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
         self.num_rows, self.dim = self.file.shape
         self._row_of_vertex = self.file.row_of_vertex
         map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
-        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
-        _require_form(self.file, form)
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, map_bytes)
         self._form = AsStored(self.file.dtype) if form is None else form
+        require_type("form", self._form, RowFormat, "a RowFormat")
+        if form is not None and form.dtype != self.file.dtype:
+            given, expected = f"{form.name}, kept as {form.dtype}", f"one of {self.file.dtype}"
+            raise InputError(argument="form", given=given, expected=expected)
         # Numbers that have to be decoded are kept by a cache as what they stand for.
         self.stored_dtype = np.dtype(np.float32) if self._form.is_coded else self.file.dtype
-        self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
+        self._recipe = (str(path), budget, {"name": name, "form": form, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting: deque[NDArray[Any]] = deque()  # hinted batches that the core has no room for yet
         self.direct: bool = self._rows.direct
@@ -473,20 +455,3 @@ def _unreadable(file: ArrayFile, error: OSError) -> DataError:
     hint = "Open the features again if the file was changed on purpose."
     given = error.strerror or str(error)
     return DataError(argument=file.path, given=given, expected="the file that was opened, whole", hint=hint)
-
-
-def _require_page_rows(page_rows: int | None) -> None:
-    if page_rows is None:
-        return
-    count = require_int("page_rows", page_rows, minimum=1, maximum=_MAX_PAGE_ROWS)
-    if count & (count - 1):
-        raise InputError(argument="page_rows", given=str(count), expected="a power of two")
-
-
-def _require_form(file: ArrayFile, form: RowFormat | None) -> None:
-    """Refuse a form of other numbers than those of the file."""
-    if form is None:
-        return
-    require_type("form", form, RowFormat, "a RowFormat")
-    if form.dtype != file.dtype:
-        raise InputError(argument="form", given=f"{form.name}, kept as {form.dtype}", expected=f"one of {file.dtype}")

@@ -185,7 +185,9 @@ class FeatureStore(FeatureSource):
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._reader.rows):
             check_ids("ids", ids, self.num_rows)
-            _touch(*self._reader.lying(ids))
+            x, lying = self._reader.lying(ids)
+            step = max(1, _PAGE_BYTES // x.dtype.itemsize)
+            x[:, ::step][np.sort(lying)]  # a number of each page of the rows, in the order of the file
         self._reader.gather(ids, out, at)
         self._waited = _major_faults() > faults
 
@@ -199,9 +201,3 @@ class FeatureStore(FeatureSource):
 def _major_faults() -> int:
     """Return how often this process has waited for pages from a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-
-
-def _touch(x: NDArray[Any], ids: NDArray[Any]) -> None:
-    """Read one number of each page of the rows, in the order of the file."""
-    step = max(1, _PAGE_BYTES // x.dtype.itemsize)
-    x[:, ::step][np.sort(ids)]

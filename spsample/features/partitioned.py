@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scipy import sparse
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import exchange_numbers
-from spsample.comm.objects import all_gather_object, require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
@@ -41,17 +42,22 @@ class RowExchange:
     grid : ProcessGrid
         All its ranks fail together.
     channel : Channel
-        Over the ranks that exchange: all of the grid.
+        Over the ranks that exchange: all of the grid, or those of a column group, which has every block.
     phase : str
         The phase that a recorder counts rows in; it counts requests for them in "`phase` requests".
+    id_dtype : numpy.dtype
+        Type of the numbers of rows in requests.
     """
 
-    def __init__(self, grid: ProcessGrid, phase: str) -> None:
-        self.phase, self._is_duplicate = phase, False
+    def __init__(self, grid: ProcessGrid, phase: str, num_rows: int, *, by_column: bool = False) -> None:
+        self.phase, self.id_dtype = phase, id_dtype(num_rows)
+        self._by_column, self._is_duplicate = by_column, False
         self._connect(grid)
 
     def _connect(self, grid: ProcessGrid) -> None:
-        self.grid, self.channel = grid, Channel(grid.comm)
+        members = range(grid.column, grid.comm.size, grid.replication)
+        self.grid = grid
+        self.channel = Channel(grid.comm, grid.column_group, members) if self._by_column else Channel(grid.comm)
 
     @property
     def comm(self) -> Communicator:
@@ -70,6 +76,34 @@ class RowExchange:
         """Send the rows that were asked for, and receive those that this rank asked for."""
         return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
 
+    def fetch(
+        self,
+        places: NDArray[Any],
+        bounds: NDArray[np.int64],
+        answer: Callable[[NDArray[Any]], NDArray[Any]],
+        to: tuple[Any, NDArray[np.int64]],
+        form: RowFormat | None = None,
+    ) -> None:
+        """Write the rows at these places, repeats allowed. Collective; each distinct row travels once.
+
+        Parameters
+        ----------
+        places : int array
+            Rank i of those that exchange has the places `bounds[i]` to `bounds[i + 1]` - 1.
+        bounds : int64 array (ranks + 1,)
+        answer : function
+            Gives the rows that this rank sends, by their numbers from its first place on.
+        to : pair of arrays
+            Where the rows go: an array in C order, and the row in it for each place.
+        form : RowFormat, optional
+            What the numbers sent stand for. By default for themselves.
+        """
+        distinct, inverse = np.unique(places, return_inverse=True)
+        counts = np.diff(np.searchsorted(distinct, bounds))
+        asked = self.requests((distinct - np.repeat(bounds[:-1], counts)).astype(self.id_dtype), counts)
+        received = self.answers(answer(asked.rows), asked.counts).rows
+        row_reader(received, form).gather(inverse.reshape(-1), *to)
+
     def duplicate(self) -> Self:
         """Return an exchange of the same rows over duplicated communicators, for another thread; collective."""
         twin = copy.copy(self)
@@ -83,62 +117,49 @@ class RowExchange:
             self.grid.close()
 
 
-class RowBlocks(RowExchange):
-    """Rows in blocks: a column group of the grid has all of them, and exchanges.
-
-    Attributes
-    ----------
-    placement : Placement
-        The block that has each row.
-    num_rows, first_row : int
-        Rows of all blocks, and the place of this rank's first one.
-    """
-
-    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
-        super().__init__(grid, phase)
-        self.placement = placement
-        self.num_rows, self.first_row = int(placement.bounds[-1]), int(placement.bounds[grid.row])
-
-    def _connect(self, grid: ProcessGrid) -> None:
-        members = range(grid.column, grid.comm.size, grid.replication)
-        self.grid, self.channel = grid, Channel(grid.comm, grid.column_group, members)
-
-
 class BlockFeatures(FeatureSource):
     """Features in block rows, wherever a rank keeps its block.
 
     Attributes
     ----------
-    blocks : RowBlocks
-        The exchange of rows, with the block that has each.
+    exchange : RowExchange
+        Within a column group, which has all rows.
+    placement : Placement
+        The block that has each row.
+    first_row : int
+        The place of this rank's first row.
     """
 
-    blocks: RowBlocks
     _form_name = "float32"
+
+    def _begin(self, exchange: RowExchange, placement: Placement, dim: int) -> None:
+        self.exchange, self.placement = exchange, placement
+        self.num_rows, self.dim = int(placement.bounds[-1]), dim
+        self.first_row = int(placement.bounds[exchange.grid.row])
 
     @property
     def grid(self) -> ProcessGrid:
         """The ranks."""
-        return self.blocks.grid
+        return self.exchange.grid
 
     @property
     def comm(self) -> Communicator:
         """All ranks of the grid."""
-        return self.blocks.comm
+        return self.exchange.comm
 
     def _fail(self, error: Exception) -> None:
-        with self.blocks.gathering():
+        with self.exchange.gathering():
             raise error
 
     def duplicate(self) -> Self:
         """Return these features over duplicated communicators, for another thread; collective."""
         twin = copy.copy(self)
-        twin.blocks = self.blocks.duplicate()
+        twin.exchange = self.exchange.duplicate()
         return twin
 
     def close(self) -> None:
         """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
-        self.blocks.close()
+        self.exchange.close()
 
     def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
@@ -191,18 +212,21 @@ class PartitionedFeatures(BlockFeatures):
     def __init__(
         self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: str | None = None, phase: str = "features"
     ) -> None:
-        self.blocks = RowBlocks(grid, placement, phase)
         with collective(grid.comm):
-            rows = _checked(self.blocks, as_rows(block))
+            rows = _checked(placement, grid, as_rows(block))
             contents = _contents(rows, grid.row_group)
-        require_same(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
-        self._require_same_columns(rows)
+        kinds = {"columns": rows.shape[1], "numbers": str(rows.dtype)}
+        require_same(grid.comm, dtype=dtype, phase=phase, **kinds, **placement._asdict())
         _require_same_rows(grid.comm, "block", contents, grid.replication)
+        self._begin(RowExchange(grid, phase, int(placement.bounds[-1]), by_column=True), placement, rows.shape[1])
         self._format = _format(rows, dtype, grid)
         self._form_name = self._format.name
         with collective(grid.comm):
-            self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
-        self.num_rows, self.dim = self.blocks.num_rows, self._reader.dim
+            if dtype is not None:
+                given, rows = rows, np.empty(rows.shape, self._format.dtype)
+                for place, chunk in _chunks(given):
+                    rows[place] = self._format.encode(chunk)
+            self._reader = row_reader(rows, self._format)
 
     @classmethod
     def open(
@@ -232,7 +256,8 @@ class PartitionedFeatures(BlockFeatures):
         """
         require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
-            x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
+            x, specs = GraphStore.read(path, lambda stored: (stored.features(name), sorted(stored.specs.items())))
+        checksums = [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
         require_same(grid.comm, **{name: checksums})
         return cls.of(x, grid, partition=partition, dtype=dtype)
 
@@ -245,11 +270,14 @@ class PartitionedFeatures(BlockFeatures):
         require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             rows = as_rows(x)
-            placement = even_placement(rows.shape[0], grid.num_blocks)
-            if partition is not None:
+            if partition is None:
+                placement = even_placement(rows.shape[0], grid.num_blocks)
+                block = rows[int(placement.bounds[grid.row]) : int(placement.bounds[grid.row + 1])]
+            else:
                 parts = require_parts(partition, rows.shape[0], grid.num_blocks)
                 placement = from_parts(parts, grid.num_blocks, id_dtype(rows.shape[0]))
-            block = _block_of(rows, placement, grid.row)
+                vertices = placement.vertices_of(grid.row, np.dtype(np.int64))
+                block = rows[vertices] if sparse.issparse(rows) else dense_rows(rows, vertices)
             contents = _contents(rows, grid.comm)
         _require_same_rows(grid.comm, "x", contents, grid.comm.size)
         return cls(block, grid, placement, dtype=dtype)
@@ -278,7 +306,7 @@ class PartitionedFeatures(BlockFeatures):
 
     def block_vertices(self) -> NDArray[np.int64]:
         """Return the vertices whose rows are on this rank, in the order of the rows."""
-        vertices: NDArray[np.int64] = self.blocks.placement.vertices_of(self.grid.row, np.dtype(np.int64))
+        vertices: NDArray[np.int64] = self.placement.vertices_of(self.grid.row, np.dtype(np.int64))
         return vertices
 
     def block_features(self) -> NDArray[np.float32]:
@@ -292,43 +320,19 @@ class PartitionedFeatures(BlockFeatures):
 
         They go from this rank's block, and from what is received, to their places in the result without a copy between.
         """
-        with self.blocks.gathering():
-            places = self.blocks.placement.places_of(ids.astype(np.int64, copy=False))
+        with self.exchange.gathering():
+            places = self.placement.places_of(ids.astype(np.int64, copy=False))
             to = np.arange(len(places)) if at is None else at
-            first = self.blocks.first_row
-            is_here = (places >= first) & (places < first + self.block_rows)
-            self._read_others(places[~is_here], out, to[~is_here])
-            self._reader.gather(places[is_here] - first, out, to[is_here])
-
-    def _read_others(self, places: NDArray[Any], rows: NDArray[np.float32], to: NDArray[np.int64]) -> None:
-        """Write the rows at these places, which are in other blocks, to rows `to`."""
-        if self.grid.num_blocks == 1:
-            return
-        distinct, inverse = np.unique(places, return_inverse=True)
-        bounds = self.blocks.placement.bounds
-        counts = np.diff(np.searchsorted(distinct, bounds))
-        offsets = distinct - np.repeat(bounds[:-1], counts)
-        asked = self.blocks.requests(offsets.astype(id_dtype(self.num_rows)), counts)
-        received = self.blocks.answers(self._encoded(asked.rows), asked.counts).rows
-        row_reader(received, self._format).gather(inverse.reshape(-1), rows, to)
-
-    def _encoded(self, offsets: NDArray[Any]) -> NDArray[Any]:
-        """Rows of this rank's block as they are sent."""
-        return self._reader.as_kept(offsets)
-
-    def _require_same_columns(self, rows: Any) -> None:
-        """All ranks' rows must have the same shape and dtype."""
-        kinds = all_gather_object(self.comm, f"{rows.shape[1]} columns of {rows.dtype}")
-        other = next((rank for rank, kind in enumerate(kinds) if kind != kinds[0]), None)
-        if other is not None:
-            raise InputError(
-                argument="block", given=f"{kinds[0]} on rank 0, {kinds[other]} on rank {other}", expected="the same"
-            )
+            is_here = (places >= self.first_row) & (places < self.first_row + self.block_rows)
+            if self.grid.num_blocks > 1:
+                others = out, to[~is_here]
+                self.exchange.fetch(places[~is_here], self.placement.bounds, self._reader.as_kept, others, self._format)
+            self._reader.gather(places[is_here] - self.first_row, out, to[is_here])
 
 
-def _checked(blocks: RowBlocks, rows: Any) -> Any:
+def _checked(placement: Placement, grid: ProcessGrid, rows: Any) -> Any:
     """The rows, once there are as many as this rank's block has."""
-    bounds, grid = blocks.placement.bounds, blocks.grid
+    bounds = placement.bounds
     if len(bounds) != grid.num_blocks + 1:
         given, expected = f"{len(bounds) - 1} blocks", f"one for each of the p/c = {grid.num_blocks} rows"
         raise InputError(argument="placement", given=given, expected=expected)
@@ -357,12 +361,6 @@ def _require_same_rows(comm: Communicator, argument: str, contents: int | None, 
             raise InputError(argument=argument, given=given, expected=expected)
 
 
-def _checksums(stored: GraphStore, name: str) -> list[Any]:
-    """Return the checksums that a store keeps of features; of sparse ones, of each of their arrays."""
-    specs = sorted(stored.specs.items())
-    return [(array, spec.sha256) for array, spec in specs if array == name or array.startswith(f"{name}_")]
-
-
 def id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
     """Type of row numbers."""
     return np.dtype(np.int32 if num_rows < 2**31 else np.int64)
@@ -381,46 +379,26 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
     return Placement(size * blocks + np.minimum(blocks, longer))
 
 
-def _block_of(rows: Any, placement: Placement, block: int) -> Any:
-    """Rows of a block by place: a view where they follow one another."""
-    if placement.position is None:
-        return rows[int(placement.bounds[block]) : int(placement.bounds[block + 1])]
-    vertices = placement.vertices_of(block, np.dtype(np.int64))
-    return rows[vertices] if sparse.issparse(rows) else dense_rows(rows, vertices)
-
-
 def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
     """Return the form in which rows are kept; collective where it depends on all of them."""
+    largest = None
     with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
-        require_choice("dtype", dtype, DTYPES)
-    if dtype != "int8":
-        return format_for(dtype, None)
-    with collective(grid.comm):
-        largest = np.zeros(rows.shape[1])
-        for chunk in _chunks(rows):
-            np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)
-        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may ignore NaN
-    return format_for(dtype, grid.comm.all_reduce(largest, "max", phase="set-up"))
+        if require_choice("dtype", dtype, DTYPES) == "int8":
+            largest = np.zeros(rows.shape[1])
+            for _, chunk in _chunks(rows):
+                np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)
+            largest[np.isnan(largest)] = np.inf  # a maximum over ranks may ignore NaN
+    return format_for(dtype, None if largest is None else grid.comm.all_reduce(largest, "max", phase="set-up"))
 
 
-def _converted(rows: Any, form: RowFormat) -> NDArray[Any]:
-    """All rows in a new form."""
-    result = np.empty(rows.shape, form.dtype)
-    first = 0
-    for chunk in _chunks(rows):
-        result[first : first + len(chunk)] = form.encode(chunk)
-        first += len(chunk)
-    return result
-
-
-def _chunks(rows: Any) -> Any:
-    """Dense pieces of bounded size, one after the other."""
+def _chunks(rows: Any) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Dense pieces of bounded size, one after the other, and where each begins and ends."""
     step = max(1, CHUNK_BYTES // max(1, 8 * rows.shape[1]))
     for first in range(0, rows.shape[0], step):
-        chunk = rows[first : first + step]
-        yield chunk.toarray() if sparse.issparse(chunk) else np.asarray(chunk)
+        place = slice(first, first + step)
+        yield place, rows[place].toarray() if sparse.issparse(rows) else np.asarray(rows[place])
 
 
 class PartitionedDeviceFeatures(BlockFeatures):
@@ -447,35 +425,15 @@ class PartitionedDeviceFeatures(BlockFeatures):
 
     def __init__(self, source: PartitionedFeatures) -> None:
         require_type("source", source, PartitionedFeatures, "PartitionedFeatures")
-        self.blocks, self.num_rows, self.dim = source.blocks, source.num_rows, source.dim
+        self._begin(source.exchange, source.placement, source.dim)
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
         self.device = self._kernels.device
         with collective(self.comm), self._kernels.session():
             device = self.device
             self._rows: Any = device.to_device(source.block_features())
             self._row_places = self._places_of(self._rows)
-            position = source.blocks.placement.position
-            self._position = None if position is None else device.to_device(position.astype(id_dtype(self.num_rows)))
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        grid: ProcessGrid,
-        name: str = "x",
-        *,
-        partition: Any = None,
-        dtype: None = None,
-    ) -> PartitionedDeviceFeatures:
-        """`PartitionedFeatures.open`, copied to the devices; `dtype` is refused. Collective."""
-        _refuse_dtype(grid, dtype)
-        return cls(PartitionedFeatures.open(path, grid, name, partition=partition))
-
-    @classmethod
-    def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: None = None) -> PartitionedDeviceFeatures:
-        """`PartitionedFeatures.of`, copied to the devices; `dtype` is refused. Collective."""
-        _refuse_dtype(grid, dtype)
-        return cls(PartitionedFeatures.of(x, grid, partition=partition))
+            position, ids = self.placement.position, self.exchange.id_dtype
+            self._position = None if position is None else device.to_device(position.astype(ids))
 
     @property
     def block_rows(self) -> int:
@@ -497,15 +455,15 @@ class PartitionedDeviceFeatures(BlockFeatures):
         return device_arguments(self._kernels, self, ids, out, at)
 
     def _read(self, ids: Any, out: Any, at: Any = None) -> None:
-        with self.blocks.gathering(), self._kernels.session():
-            vertices = ids.astype(id_dtype(self.num_rows))
+        with self.exchange.gathering(), self._kernels.session():
+            vertices = ids.astype(self.exchange.id_dtype)
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
-            routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
-            asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
+            routed = self._kernels.route_rows(one_batch, self.placement.bounds, self._position)
+            asked = self.exchange.requests(self._sendable(routed.vertices), routed.counts[:, 0])
             wanted: Any = self._kernels.to_device(asked.rows)
-            offsets = (wanted if self._position is None else self._position[wanted]) - self.blocks.first_row
+            offsets = (wanted if self._position is None else self._position[wanted]) - self.first_row
             answer = self._kernels.gather_rows_at(self._row_places, offsets, self.dim, "float32")
-            received = self.blocks.answers(self._sendable(answer), asked.counts)
+            received = self.exchange.answers(self._sendable(answer), asked.counts)
             rows: Any = self._kernels.to_device(received.rows)
             places = self._kernels.to_device(routed.places)
             self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=at)
@@ -517,12 +475,6 @@ class PartitionedDeviceFeatures(BlockFeatures):
 
     def _sendable(self, rows: Any) -> Any:
         """Return rows where the communicator takes them from: on the device, or on the host."""
-        if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
+        if getattr(self.grid.column_group, "takes_device_buffers", False):
             return rows
         return self._kernels.on_host(rows)
-
-
-def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:
-    with collective(grid.comm):
-        if dtype is not None:
-            raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")

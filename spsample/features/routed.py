@@ -17,9 +17,9 @@ from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import InputError
 from spsample.features.copies import CopyPlan, link_costs, nearest_holders, require_alpha
-from spsample.features.gathering import row_reader, slot_map_bytes
+from spsample.features.gathering import slot_map_bytes
 from spsample.features.keeper import KeptRows, RowKeeper, require_available, require_fingerprint, require_host_source
-from spsample.features.partitioned import RowExchange, id_dtype
+from spsample.features.partitioned import RowExchange
 from spsample.features.source import FeatureSource
 
 
@@ -123,10 +123,8 @@ class RoutedFeatures(RowKeeper):
         require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         rank = grid.comm.rank
         with collective(grid.comm, call="the checks of RoutedFeatures"):
-            _require_source(source, grid)
-            _require_plan(plan, source, grid)
+            _require_arguments(source, plan, grid)
             links = link_costs(require_alpha(alpha, plan.devices), plan.devices)
-            _require_memory(plan, source, rank)
             contents = [contents_of(vertices) for vertices in plan.vertices]
             rows_sent = (source.dim, source.stored_dtype.str)
         require_same(grid.comm, plan=contents, alpha=links, source=rows_sent)
@@ -139,7 +137,7 @@ class RoutedFeatures(RowKeeper):
         rows = KeptRows(source, vertices) if rows is None else rows  # collective: outside of `collective`
         self._begin(source, kinds=3)
         self._rows, self.stored_dtype = rows, rows.dtype
-        self._holders, self._peers = holders, PeerRows(grid, rows, source.num_rows)
+        self._holders, self._exchange = holders, RowExchange(grid, "copies", source.num_rows)
         asks = bool(((holders != rank) & (holders != grid.comm.size)).any())
         self._has_peers = bool(grid.comm.all_reduce(np.array([asks], np.int64), "max", phase="set-up")[0])
 
@@ -166,7 +164,7 @@ class RoutedFeatures(RowKeeper):
     @property
     def comm(self) -> Communicator:
         """All ranks of the grid."""
-        return self._peers.comm
+        return self._exchange.comm
 
     @property
     def counts(self) -> RouteCounts:
@@ -177,18 +175,21 @@ class RoutedFeatures(RowKeeper):
         self.source._hint(batches and [ids[self._holders[ids] == self.comm.size] for ids in batches])
 
     def _fail(self, error: Exception) -> None:
-        with self._peers.gathering():
+        with self._exchange.gathering():
             raise error
 
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None = None) -> None:
         is_alone = self.source.comm.size == 1
-        with self._peers.gathering():
+        with self._exchange.gathering():
             to = np.arange(len(ids)) if at is None else at
             own, slots, others = self._rows.slots.find(ids)
             is_of_source = self._holders[ids[others]] == self.comm.size
             of_peers, of_source = others[~is_of_source], others[is_of_source]
             if self._has_peers:
-                self._peers.read(ids[of_peers], self._holders[ids[of_peers]], (out, to[of_peers]))
+                asked = ids[of_peers].astype(np.int64)
+                places = self._holders[asked].astype(np.int64) * self.num_rows + asked  # all vertices of each rank
+                bounds = np.arange(self.comm.size + 1) * self.num_rows
+                self._exchange.fetch(places, bounds, self._copies, (out, to[of_peers]))
             self._rows.reader.gather(slots, out, to[own])
             if is_alone:
                 self.source._read(ids[of_source], out, to[of_source])
@@ -196,18 +197,23 @@ class RoutedFeatures(RowKeeper):
             self.source._read(ids[of_source], out, to[of_source])
         self._counter.add(len(own), len(of_peers), len(of_source))
 
+    def _copies(self, vertices: NDArray[Any]) -> NDArray[Any]:
+        """Copies of rows, as this rank keeps them."""
+        rows = np.empty((len(vertices), self.dim), self._rows.dtype)
+        return self._rows.reader.gather(self._rows.slots.find(vertices).slots, rows)
+
     def duplicate(self) -> RoutedFeatures:
         """Return these features over duplicated communicators, for another thread; rows and counts are shared.
 
         Collective.
         """
         twin = super().duplicate()
-        twin._peers = self._peers.duplicate()
+        twin._exchange = self._exchange.duplicate()
         return twin
 
     def close(self) -> None:
         """Free what a duplicate holds; a source that is shared stays open. Collective."""
-        self._peers.close()
+        self._exchange.close()
         super().close()
 
     def __repr__(self) -> str:
@@ -217,75 +223,23 @@ class RoutedFeatures(RowKeeper):
         return f"RoutedFeatures({self.source!r}, {kept} on rank {self.comm.rank} of {self.comm.size}{said})"
 
 
-def _require_source(source: Any, grid: ProcessGrid) -> None:
+def _require_arguments(source: Any, plan: Any, grid: ProcessGrid) -> None:
+    """Refuse copies that do not fit the source, the grid, or with the map to them in memory."""
     require_type("source", source, FeatureSource, "a FeatureSource")
     require_host_source("source", source, "RoutedFeatures")
+    require_type("plan", plan, CopyPlan, "a CopyPlan")
     ranks, comm = source.comm, grid.comm
     if ranks.size > 1 and (ranks.size, ranks.rank) != (comm.size, comm.rank):
         given = f"features on rank {ranks.rank} of {ranks.size}"
         raise InputError(argument="source", given=given, expected=f"the rank of the grid: {comm.rank} of {comm.size}")
-
-
-def _require_plan(plan: Any, source: FeatureSource, grid: ProcessGrid) -> None:
-    require_type("plan", plan, CopyPlan, "a CopyPlan")
-    if plan.devices != grid.comm.size:
-        given, expected = f"copies on {plan.devices} devices", f"one for each of {grid.comm.size} ranks"
+    if plan.devices != comm.size:
+        given, expected = f"copies on {plan.devices} devices", f"one for each of {comm.size} ranks"
         raise InputError(argument="plan", given=given, expected=expected)
     if plan.num_rows != source.num_rows:
         given, expected = f"copies of {plan.num_rows} rows", f"of the {source.num_rows} rows of the source"
         raise InputError(argument="plan", given=given, expected=expected)
-
-
-def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
-    """Refuse copies that do not fit, with the map to them."""
-    rows = len(plan.vertices[rank])
+    rows = len(plan.vertices[comm.rank])
     route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
     size = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes
-    require_available(
-        "plan", size, lambda: f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
-    )
-
-
-class PeerRows(RowExchange):
-    """Rows that other ranks of a grid keep copies of: one all-to-allv of vertices, and one of rows.
-
-    Parameters
-    ----------
-    grid : ProcessGrid
-        All its ranks exchange.
-    rows : KeptRows
-        The rows of this rank.
-    num_rows : int
-        Number of all vertices.
-    """
-
-    def __init__(self, grid: ProcessGrid, rows: KeptRows, num_rows: int) -> None:
-        super().__init__(grid, "copies")
-        self.rows, self.num_rows = rows, num_rows
-
-    def read(self, ids: NDArray[Any], holders: NDArray[Any], to: tuple[Any, NDArray[np.int64]]) -> None:
-        """Write the rows of vertices, repeats allowed, each from the rank that holds it. Collective.
-
-        Each distinct row travels once, as it is kept.
-
-        Parameters
-        ----------
-        ids : int array
-            The vertices, none of them this rank's.
-        holders : int array (len(ids),)
-            A rank that keeps each of them; the same for the same vertex.
-        to : pair of arrays
-            Where the rows go: an array in C order, and the row in it for each id.
-        """
-        distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        asked_of = holders[first]
-        by_rank = np.argsort(asked_of, kind="stable")
-        counts = np.bincount(asked_of, minlength=self.comm.size)
-        wanted = distinct[by_rank].astype(id_dtype(self.num_rows))
-        asked = self.requests(wanted, counts)
-        sent = np.empty((len(asked.rows), self.rows.reader.dim), self.rows.dtype)
-        self.rows.reader.gather(self.rows.slots.find(asked.rows).slots, sent)
-        received = self.answers(sent, asked.counts).rows
-        place = np.empty(len(distinct), np.int64)
-        place[by_rank] = np.arange(len(distinct))
-        row_reader(received).gather(place[inverse.reshape(-1)], *to)
+    given = f"{rows:,} rows on rank {comm.rank}, which take {format_bytes(size)} with the map"
+    require_available("plan", size, lambda: given)

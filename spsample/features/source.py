@@ -316,7 +316,9 @@ class FileChangeGuard:
         state = self._source.file_state()
         if state == self._state or state is None:
             return
-        if self._is_cut(state) or not self._is_same():
+        before = self._state
+        is_cut = before is not None and state.inode == before.inode and state.size < before.size  # pages are gone
+        if is_cut or not self._is_same():
             raise DataError(
                 argument="source",
                 given=f"{self._source!r}, whose file was written to: its rows have changed",
@@ -324,11 +326,6 @@ class FileChangeGuard:
                 hint="Make the cache anew.",
             )
         self._state = state
-
-    def _is_cut(self, now: FileState) -> bool:
-        """Pages of the map are gone, so that nothing can be read."""
-        before = self._state
-        return before is not None and now.inode == before.inode and now.size < before.size
 
     def _is_same(self) -> bool:
         vertices, rows = self._kept()

@@ -17,7 +17,7 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CommunicationError, InputError, RankError, on_rank
 from spsample.features import FeatureSource, score
-from spsample.features.caching.cached import replacement_named
+from spsample.features.cached import replacement_named
 from spsample.features.keeper import left_beside_loader, rows_beside
 from spsample.loading import Batch
 from spsample.loading.factored import FactoredLoader, samplers_for

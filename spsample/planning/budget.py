@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -66,25 +66,6 @@ NOTHING_AHEAD = FeaturesAhead()
 """No features beside those of batches: of a loader without features, and of one call."""
 
 
-class SharedBulk(Protocol):
-    """A rank's part of minibatches that ranks share: an iterable of these.
-
-    Attributes
-    ----------
-    nbytes : int
-        Bytes of their arrays.
-    """
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 @dataclass(frozen=True)
 class Buffers:
     """Contents of a loader while it makes a bulk.
@@ -98,14 +79,15 @@ class Buffers:
     ahead : FeaturesAhead
         Features beside those of batches, and how many more bulks are sampled for them.
     share : function or None
-        Gives a rank's part of a bulk once ranks have shared out its batches, collective; None where each keeps its own.
+        Gives a rank's part of a bulk once ranks have shared out its batches, collective: minibatches in a sequence that
+        has `nbytes`. None where each keeps its own.
     """
 
     prefetch: int | None = None
     feature_batches: int = 0
     feature_bytes: int = 0
     ahead: FeaturesAhead = NOTHING_AHEAD
-    share: Callable[[BulkSample], SharedBulk] | None = None
+    share: Callable[[BulkSample], Any] | None = None
 
     @property
     def finished(self) -> int:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.planning.budget import MostEntries
 from spsample.sampling.bulk import BulkSample
@@ -84,7 +82,8 @@ class BulkCounts:
         """Counts of a bulk."""
         sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in bulk.layers), np.zeros(len(bulk)))
         layers = tuple(LayerCounts.of(layer) for layer in bulk.layers)
-        return cls(bulk.sampler, len(bulk), layers, relative_deviation(sizes))
+        spread = float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+        return cls(bulk.sampler, len(bulk), layers, spread)
 
     @classmethod
     def of_each(cls, bulk: BulkSample) -> Iterator[BulkCounts]:
@@ -110,17 +109,14 @@ class BulkCounts:
     def result_bytes(self, id_bytes: int) -> int:
         """Bytes of the arrays, with vertex ids of `id_bytes` bytes."""
         seeds = self.layers[-1].rows
-        return id_bytes * seeds + sum(_layer_bytes(layer, self.batches, id_bytes) for layer in self._stored)
+        pointers = POINTER_BYTES * sum(layer.rows + 4 * self.batches for layer in self._stored)
+        entries = sum(layer.entries * (id_bytes + layer.value_bytes + layer.id_bytes) for layer in self._stored)
+        return id_bytes * (seeds + sum(layer.sources for layer in self._stored)) + pointers + entries
 
     @property
     def _stored(self) -> tuple[LayerCounts, ...]:
         """Layers with arrays of their own. Hops of the subgraph layout share those of layer 1."""
         return self.layers[:1] if self.sampler.layout == "subgraph" else self.layers
-
-
-def _layer_bytes(layer: LayerCounts, batches: int, id_bytes: int) -> int:
-    pointers = POINTER_BYTES * (layer.rows + 4 * batches)
-    return id_bytes * layer.sources + pointers + layer.entries * (id_bytes + layer.value_bytes + layer.id_bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,17 +159,6 @@ class Trial:
         return BulkCounts.of(self.bulk)
 
 
-def relative_deviation(sizes: NDArray[Any]) -> float:
-    """Standard deviation over the mean; 0 where there is none.
-
-    Examples
-    --------
-    >>> relative_deviation(np.array([2.0, 4.0])).__round__(3), relative_deviation(np.array([2.0]))
-    (0.471, 0.0)
-    """
-    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
-
-
 # ---------------------------------------------------------------------------------------------------------- of a graph
 
 
@@ -213,6 +198,8 @@ class GraphProfile:
         >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
         3
         """
+        if graph.weighting == "weighted" and "longest row" not in graph.kept:
+            graph.kept["longest row"] = int(graph.in_degrees().max(initial=0))
         return cls(
             graph.num_nodes,
             graph.num_edges,
@@ -220,21 +207,13 @@ class GraphProfile:
             0 if graph.data is None else graph.data.itemsize,
             feature_bytes,
             graph.weighting,
-            _longest_row(graph) if graph.weighting == "weighted" else 0,
+            graph.kept["longest row"] if graph.weighting == "weighted" else 0,
         )
 
     @property
     def entry_bytes(self) -> int:
         """Bytes of an entry of A."""
         return self.id_bytes + self.weight_bytes
-
-
-def _longest_row(graph: Graph) -> int:
-    """Entries of the longest row, which the graph keeps."""
-    if "longest row" not in graph.kept:
-        graph.kept["longest row"] = int(graph.in_degrees().max(initial=0))
-    length: int = graph.kept["longest row"]
-    return length
 
 
 # ------------------------------------------------------------------------------------ at most, whatever is drawn
@@ -271,17 +250,12 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     >>> most_bytes(sp.load_dataset("rmat:10,8").graph, sp.GraphSAGE([5, 2]), 32)
     20992
     """
-    return _most_bytes(graph.num_nodes, graph.num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
-
-
-@lru_cache(maxsize=128)  # most of the time of a small call
-def _most_bytes(
-    num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
-) -> int:
-    hops = _most_by_hop(num_nodes, num_edges, sizes, kind, replace, batch_size)
+    sizes, kind, replace = sampler.sizes, sampler.kind, sampler.replace
+    hops = _most_by_hop(graph.num_nodes, graph.num_edges, sizes, kind, replace, batch_size)
     return sum(ENTRY_BYTES * entries + 8 * (rows + sources) for rows, sources, entries in hops)
 
 
+@lru_cache(maxsize=128)  # most of the time of a small call
 def _most_by_hop(
     num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
 ) -> tuple[_Hop, ...]:

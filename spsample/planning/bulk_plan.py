@@ -106,18 +106,15 @@ class BulkPlan(BudgetedPlan):
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Bytes beside the arrays, while a bulk of `bulk_size` batches is made."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
-        return self.scratch(self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)))
+        return self.scratch(self._at_most(bulk_size))
 
     def result_bytes(self, bulk_size: int) -> int:
         """Bytes of the arrays of such a bulk, margin included."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
-        return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
+        return self._at_most(bulk_size, MODEL_MARGIN).result_bytes(self.id_bytes)
 
     def sources_of(self, bulk_size: int) -> int:
         """Vertices whose features the batches of a bulk need, margin included."""
-        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
-        layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
+        layers = self._at_most(bulk_size).layers
         return layers[0].sources if layers else 0
 
     def peak(self, bulk_size: int) -> int:
@@ -159,21 +156,18 @@ class BulkPlan(BudgetedPlan):
         fitting = self._steady_bulk_size
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
-        return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
+        return self._at_most(fitting, MODEL_MARGIN).entries if fitting else 0
 
     @lazily
     def _steady_bulk_size(self) -> int:
         """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
         return largest_fitting(MAX_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
 
-    def _margin(self, bulk_size: int) -> float:
-        """The most that the arrays of `bulk_size` batches may take, over what those of the pilots promise."""
-        return 1 + MODEL_MARGIN + self._deviation(bulk_size)
-
-    def _deviation(self, bulk_size: int) -> float:
-        """Return by how much the mean of `bulk_size` batches may pass the mean of the pilots."""
-        pilots = max(self.counts.batches, 1)
-        return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
+    def _at_most(self, bulk_size: int, margin: float = 0.0) -> BulkCounts:
+        """The most that `bulk_size` batches may hold: their mean may pass that of the pilots, and a margin it."""
+        bulk_size = require_int("bulk_size", bulk_size, minimum=0, maximum=MAX_BATCHES)
+        deviation = DEVIATIONS * self.spread * sqrt(1 / max(self.counts.batches, 1) + 1 / max(bulk_size, 1))
+        return self.counts.scaled(bulk_size, 1 + margin + deviation)
 
 
 def plan_of(
@@ -331,13 +325,19 @@ def _plan_beyond_memory(call: Workload) -> BulkPlan | None:
     """
     if call.graph.host is not call.graph or call.backend == "cuda" or _surely_fits(call):
         return None
-    available = available_memory()
-    for counts_of in (_most_counts, _kept_pilots, _pilots_of_call):
-        counts = counts_of(call, available)
-        plan = None if counts is None else plan_of(call, counts, available)
-        if plan is not None and plan.fits(plan.num_batches):
-            return None
-    return plan
+    available, batches = available_memory(), call.num_batches
+    most = most_counts(call.graph, call.sampler, call.largest_batch, call.edge_ids)
+    if plan_of(call, most, available).fits(batches):
+        return None
+    pilots = call.pilots(CALL_PILOTS)
+    kept: dict[Hashable, BulkCounts] = pilots.graph.host.kept.setdefault("pilots", {})
+    likeness = _likeness(pilots)
+    if likeness in kept and plan_of(call, kept[likeness], available).fits(batches):
+        return None
+    counts = _counts_within(pilots, available)
+    kept.setdefault(likeness, counts)
+    plan = plan_of(call, counts, available)
+    return None if plan.fits(batches) else plan
 
 
 def _surely_fits(call: Workload) -> bool:
@@ -358,23 +358,6 @@ def _kept_reading(interval: int, read: Callable[[], int]) -> int:
     return read()
 
 
-def _most_counts(work: Workload, available: int) -> BulkCounts:
-    return most_counts(work.graph, work.sampler, work.largest_batch, work.edge_ids)
-
-
-def _kept_pilots(work: Workload, available: int) -> BulkCounts | None:
-    """Counts of the pilots of an earlier call like this one, if there was one."""
-    return _kept(work).get(_likeness(work.pilots(CALL_PILOTS)))
-
-
-def _pilots_of_call(work: Workload, available: int) -> BulkCounts:
-    """Counts of its pilots, which the graph keeps."""
-    pilots = work.pilots(CALL_PILOTS)
-    counts = _counts_within(pilots, available)
-    _kept(work).setdefault(_likeness(pilots), counts)
-    return counts
-
-
 def _counts_within(pilots: Workload, available: int) -> BulkCounts:
     """Counts of pilots, for which no more entries are drawn than ids of them fit."""
     most = available // pilots.graph.index_dtype.itemsize
@@ -388,12 +371,6 @@ def _counts_within(pilots: Workload, available: int) -> BulkCounts:
             expected=f"batches that fit in the {format_bytes(available)} that are available",
             hint="Use smaller batches, fanouts or layer sizes.",
         ) from None
-
-
-def _kept(work: Workload) -> dict[Hashable, BulkCounts]:
-    """Counts of pilots that the graph keeps."""
-    kept: dict[Hashable, BulkCounts] = work.graph.host.kept.setdefault("pilots", {})
-    return kept
 
 
 def _likeness(pilots: Workload) -> Hashable:

@@ -11,7 +11,7 @@ from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_type, short
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import InputError
-from spsample.planning.budget import MAX_BATCHES, BudgetedPlan, Buffers, SharedBulk
+from spsample.planning.budget import MAX_BATCHES, BudgetedPlan, Buffers
 from spsample.planning.bulk_counts import BulkCounts, Trial, most_counts
 from spsample.planning.bulk_plan import (
     AVAILABLE_SHARE,
@@ -22,7 +22,6 @@ from spsample.planning.bulk_plan import (
     plan_of,
 )
 from spsample.planning.scratch import CALL_BYTES, device_scratch
-from spsample.sampling import BulkSample
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.workload import Workload
@@ -104,14 +103,18 @@ def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> R
     host = work.graph.host
     device = host.to_device("cuda") if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
-    sampled, sources = _largest(bulk)
+    each, id_bytes = list(BulkCounts.of_each(bulk)), bulk.layers[0].src.itemsize
+    sampled = max((counts.result_bytes(id_bytes) for counts in each), default=0)
+    sources = max((counts.layers[0].sources for counts in each), default=0)
     copies = 1 + buffers.finished + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
         sampled += scratch // (copies * len(bulk))  # it exists once
     kept, per_step, before = sampled, sources, 0
     if buffers.share is not None:
-        kept, sources = _shared(buffers.share(bulk), comm.size)
+        shared = buffers.share(bulk)
+        kept = -(-shared.nbytes * comm.size // max(len(shared), 1))  # what a rank has of p batches
+        sources = max((len(batch.src_nodes) for batch in shared), default=0)
         per_step, before = comm.size * sources, sampled
     own = np.array([-budget, kept, before, sources * buffers.feature_bytes, per_step], np.int64)
     least, kept, before, features, per_step = comm.all_reduce(own, "max", phase="set-up").tolist()
@@ -126,18 +129,6 @@ def plan_ranks(work: Workload, buffers: Buffers, memory_budget: int | None) -> R
         ahead=buffers.ahead,
         sampled_bytes=int(MARGIN * before),
     )
-
-
-def _largest(bulk: BulkSample) -> tuple[int, int]:
-    """Bytes of the largest batch's arrays, and the most sources of layer 1."""
-    id_bytes = bulk.layers[0].src.itemsize
-    sizes = [(counts.result_bytes(id_bytes), counts.layers[0].sources) for counts in BulkCounts.of_each(bulk)]
-    return max((arrays for arrays, _ in sizes), default=0), max((sources for _, sources in sizes), default=0)
-
-
-def _shared(bulk: SharedBulk, ranks: int) -> tuple[int, int]:
-    """Bytes of what a rank has of p batches that ranks share, and the most vertices of one whose features it needs."""
-    return -(-bulk.nbytes * ranks // max(len(bulk), 1)), max((len(batch.src_nodes) for batch in bulk), default=0)
 
 
 PILOT_SHARE, MIN_PILOTS, MAX_PILOTS = 1 / 16, 2, 32  # share of the batches of an epoch, and numbers of batches
@@ -206,7 +197,13 @@ def plan_bulk(
     (16, True)
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    feature_batches, feature_bytes = _checked_features(features)
+    expected = "two integers: how many batches hold features, and the bytes of a vertex's"
+    require_type("features", features, tuple, expected)
+    if len(features) != 2:
+        raise InputError(argument="features", given=short(features), expected=expected)
+    feature_batches, feature_bytes = (
+        require_int(f"features[{i}]", number, minimum=0) for i, number in enumerate(features)
+    )
     budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
     work = Workload(
         graph,
@@ -221,15 +218,6 @@ def plan_bulk(
     plan = plan_epochs(work, Buffers(prefetch, feature_batches, feature_bytes), budget)
     plan.require(min(1, plan.num_batches))
     return plan
-
-
-def _checked_features(features: Any) -> tuple[int, int]:
-    expected = "two integers: how many batches hold features, and the bytes of a vertex's"
-    require_type("features", features, tuple, expected)
-    if len(features) != 2:
-        raise InputError(argument="features", given=short(features), expected=expected)
-    batches, vertex_bytes = features
-    return require_int("features[0]", batches, minimum=0), require_int("features[1]", vertex_bytes, minimum=0)
 
 
 def plan_epochs(work: Workload, buffers: Buffers, memory_budget: int) -> BulkPlan:

@@ -31,13 +31,15 @@ def device_scratch(graph: BaseGraph, counts: BulkCounts) -> int:
     """
     sets = min(counts.batches * set_bytes(graph.num_nodes), graph.free_bytes() // SHARE_OF_FREE)
     sets = max(sets, set_bytes(graph.num_nodes) if counts.batches else 0)
-    rows = max((_layer_bytes(layer) for layer in counts.layers), default=0)
-    drawn = _drawn_bytes(counts) + _position_bytes(graph, counts) + _union_bytes(counts)
+    layers, drawn = counts.layers, _drawn_bytes(counts)
+    rows = max((ROW_ARRAYS_BYTES * layer.rows + POINTER_BYTES * layer.sources for layer in layers), default=0)
+    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # read with the draws
+    if graph.weighting == "weighted" and not with_weights:
+        # Places of entries in A, kept for all layers until their weights are read; edge ids take their place.
+        drawn += POINTER_BYTES * sum(layer.entries for layer in layers if not layer.id_bytes)
+    if counts.sampler.layout == "subgraph":  # united hops are copied, one kind of arrays at a time
+        drawn += POINTER_BYTES * max(layers[0].rows + counts.batches, layers[0].entries)
     return int(CALL_BYTES + sets + sets // 16 + rows + drawn)
-
-
-def _layer_bytes(layer: LayerCounts) -> int:
-    return ROW_ARRAYS_BYTES * layer.rows + POINTER_BYTES * layer.sources
 
 
 def _drawn_bytes(counts: BulkCounts) -> int:
@@ -51,22 +53,6 @@ def _drawn_bytes(counts: BulkCounts) -> int:
         return 0
     warps = min(max(layer.rows for layer in counts.layers) + WARP, WARPS)
     return min(POINTER_BYTES * (2 << (largest - 1).bit_length()) * warps, SCRATCH_BYTES)
-
-
-def _position_bytes(graph: BaseGraph, counts: BulkCounts) -> int:
-    """Places of entries in A, kept for all layers until their weights are read; edge ids take their place."""
-    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # read with the draws
-    if graph.weighting != "weighted" or with_weights:
-        return 0
-    return POINTER_BYTES * sum(layer.entries for layer in counts.layers if not layer.id_bytes)
-
-
-def _union_bytes(counts: BulkCounts) -> int:
-    """United hops are copied, one kind of arrays at a time."""
-    if counts.sampler.layout != "subgraph":
-        return 0
-    layer = counts.layers[0]
-    return POINTER_BYTES * max(layer.rows + counts.batches, layer.entries)
 
 
 POOL_SHARE = 3 / 8  # share of what was in use that the pool keeps at most between calls, apart from a few MiB
@@ -120,18 +106,18 @@ def scratch_on(graph: BaseGraph, threads: int) -> Callable[[BulkCounts], int]:
 
 def host_scratch(graph: GraphProfile, threads: int, counts: BulkCounts) -> int:
     """The most memory that the compiled kernels take at a time to make a bulk of these counts, beside its arrays."""
-    scratch = threads * _per_thread(graph, counts) + _per_call(graph, counts)
+    is_layerwise = counts.sampler.kind == "layer-wise"
+    of_call = max(_extraction(graph, layer) for layer in counts.layers) if is_layerwise else _node_wise(graph, counts)
+    scratch = threads * _per_thread(graph, counts) + of_call
     return scratch + int(POOL_SHARE * scratch)
-
-
-def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:
-    return (_layerwise if counts.sampler.kind == "layer-wise" else _node_wise)(graph, counts)
 
 
 def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
     """Tables that number the vertices of a batch, and a number for each of them; the sums of a dense row."""
-    layers = counts.layers
-    dense = _dense_row(graph, counts)
+    layers, dense = counts.layers, 0
+    if counts.sampler.draw_law(graph.weighting) == "column":  # bytes a vertex of the sums that are drawn from
+        largest = max((layer.largest_rows for layer in layers), default=0)
+        dense = 3 if graph.weighting == "unweighted" and largest < MAX_COUNTED else 9  # those of blocks included
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
     if counts.sampler.kind == "layer-wise":
         bytes_ = max(bytes_, *(_found(graph, counts.batches, layer) for layer in layers))
@@ -159,35 +145,21 @@ def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
     return max(bits, RANGE_BYTES + RANGED_ENTRY_BYTES * entries + RANGED_ROW_BYTES * layer.largest_rows)
 
 
-def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:
-    """Bytes a vertex of the sums by column that are drawn from under the column law, those of blocks included."""
-    if counts.sampler.draw_law(graph.weighting) != "column":
-        return 0  # nothing is summed
-    largest = max((layer.largest_rows for layer in counts.layers), default=0)
-    return 3 if graph.weighting == "unweighted" and largest < MAX_COUNTED else 9
-
-
 def _node_wise(graph: GraphProfile, counts: BulkCounts) -> int:
     """A byte a vertex; where whole rows begin; a hop's new vertices once more, or an array of united hops."""
     id_bytes, layers = graph.id_bytes, counts.layers
     new = max(id_bytes * (layer.sources - layer.rows) for layer in layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * layer.rows for layer in layers)
     rows = 8 * max(layer.rows for layer in layers) if WHOLE in counts.sampler.sizes else 0
-    united = counts.sampler.layout == "subgraph"
-    longest = _longest_array(layers[0], counts.batches, id_bytes)
-    return int(graph.num_nodes + weights + rows + (max(new, longest) if united else new))
-
-
-def _longest_array(layer: LayerCounts, batches: int, id_bytes: int) -> int:
-    return max(8 * (layer.rows + batches), layer.entries * max(id_bytes, layer.value_bytes, layer.id_bytes))
-
-
-def _layerwise(graph: GraphProfile, counts: BulkCounts) -> int:
-    """In the layer where it is most: the entries once more before their values are made, column sets, row order."""
-    return max(_extraction(graph, layer) for layer in counts.layers)
+    if counts.sampler.layout == "subgraph":
+        first = layers[0]
+        entry_bytes = max(id_bytes, first.value_bytes, first.id_bytes)
+        new = max(new, 8 * (first.rows + counts.batches), first.entries * entry_bytes)
+    return int(graph.num_nodes + weights + rows + new)
 
 
 def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
+    """Entries once more before their values are made, column sets, row order."""
     entry_bytes = graph.id_bytes
     if layer.id_bytes:
         entry_bytes += 16  # its place in A, twice at a time: as drawn and in order, or in order and as the caller's id

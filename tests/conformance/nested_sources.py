@@ -27,7 +27,7 @@ from spsample.features import (
     PartitionedFeatures,
     RoutedFeatures,
 )
-from spsample.features.caching.cached import replacement_named
+from spsample.features.cached import replacement_named
 from spsample.features.disk import READS_AT_A_TIME
 from spsample.features.formats import DTYPES, format_for
 from spsample.reorder import reorder
@@ -150,12 +150,11 @@ def moved(x, place):
 
 
 def on_disk(x, place, form=None):
-    """As much in memory as is drawn; pages of a row or of several."""
+    """As much in memory as is drawn."""
     share = place.rng.choice([0.0, 0.1, 0.5, 2.0])
     budget = 0 if share == 0 else int(share * x.nbytes) + READS_AT_A_TIME * (1 << 20) // 4
     path = stored(x, place.folder) if place.rng.random() < 0.3 else saved(x, place.folder)
-    pages = place.rng.choice([None, 1, 4])
-    return DiskFeatures(path, budget, form=form, page_rows=pages, direct=bool(place.rng.random() < 0.5))
+    return DiskFeatures(path, budget, form=form, direct=bool(place.rng.random() < 0.5))
 
 
 def coded_on_disk(x, place, name):

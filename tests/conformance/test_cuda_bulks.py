@@ -133,7 +133,7 @@ def test_hot_rows_are_those_of_a_score(emulated, name):
 
 def test_only_rows_that_are_not_hot_are_read_from_the_host(emulated):
     source = sp.DeviceFeatures(np.ones((50, 3), np.float32), 0.3, np.arange(50) % 7)
-    source._tiers.tiers[1][:] = 2
+    source._tiers.pinned[:] = 2
     expected = np.full((50, 3), 2, np.float32)
     expected[source.hot_vertices] = 1
     assert len(source.hot_vertices) == 15

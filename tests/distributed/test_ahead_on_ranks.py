@@ -133,7 +133,7 @@ def test_a_bulk_is_one_exchange_of_each_row_once():
             prefetch=0,
             fetch=fetch,
         )
-        first = source.blocks.first_row
+        first = source.first_row
         remote = 0
         for bulk in loader.bulks(0):
             ids = [batch.src_nodes for batch in bulk]

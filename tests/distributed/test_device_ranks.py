@@ -33,7 +33,7 @@ def test_features(emulated, ordered, replication):
 
     def body(comm):
         grid = sp.ProcessGrid(comm, replication=replication)
-        features = PartitionedDeviceFeatures.of(x, grid, partition=partition)
+        features = PartitionedDeviceFeatures(PartitionedFeatures.of(x, grid, partition=partition))
         ids = np.random.default_rng(comm.rank).integers(0, 37, 20 * comm.rank)
         rows = features.gather(emulated.to_device(ids.astype(np.int32)))
         np.testing.assert_array_equal(emulated.to_host(rows), x[ids])
@@ -75,7 +75,7 @@ def test_loaders_with_features_on_devices(emulated, prefetch):
     expected = {batch.batch_id: batch.x for batch in sp.BulkLoader(graph, range(100), SAMPLER, features=x, **options)}
 
     def body(comm):
-        features = PartitionedDeviceFeatures.of(x, sp.ProcessGrid(comm))
+        features = PartitionedDeviceFeatures(PartitionedFeatures.of(x, sp.ProcessGrid(comm)))
         shared = sp.ReplicatedGraph(graph, comm)
         loader = sp.BulkLoader(
             shared, range(100), SAMPLER, features=features, prefetch=prefetch, backend="cuda", **options
@@ -102,11 +102,6 @@ def test_a_source_of_any_form_is_decoded(emulated, dtype):
         np.testing.assert_array_equal(emulated.to_host(device.gather(ids)), source.gather(ids))
 
     run_threads(2, body)
-
-
-def test_a_dtype_is_refused(emulated):
-    with pytest.raises(InputError, match="dtype: got 'int8'"):
-        run_threads(2, lambda comm: PartitionedDeviceFeatures.of(np.ones((4, 2)), sp.ProcessGrid(comm), dtype="int8"))
 
 
 def test_bulks_of_a_replicated_graph_are_planned_with_the_device(emulated):

@@ -15,7 +15,6 @@ from own_samplers import NearUniform, SumSampler
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
-from spsample.comm.headers import HEADER_WORDS
 from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
@@ -620,14 +619,6 @@ def test_seconds_by_hand():
     one = request("rows", GridShape(2), np.array([[0.0, 10.0], [10.0, 0.0]]))
     assert links.seconds(one, GridShape(2), 1) == pytest.approx(0.011)
     assert links.seconds(one.scaled(3), GridShape(2), 1) == pytest.approx(0.033)
-
-
-def test_exchanges_take_time_beside_their_messages():
-    network = replace(network_named("ethernet", "1ms", "1kB/s"), per_exchange=0.1)
-    assert network.seconds(header(GridShape(4), 2), GridShape(4), 1) == pytest.approx(
-        2 * (0.1 + 3 * (0.001 + HEADER_WORDS * 8 / 1000))
-    )
-    assert network.seconds(header(GridShape(4, 4), 2), GridShape(4, 4), 4) == 0
 
 
 def test_links_that_are_slower_both_ways():

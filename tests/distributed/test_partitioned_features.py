@@ -60,7 +60,7 @@ def test_a_duplicate_exchanges_over_communicators_of_its_own():
     def body(comm):
         features = PartitionedFeatures.of(np.ones((8, 2), np.float32), ProcessGrid(comm))
         twin = features.duplicate()
-        channels = [one.blocks.channel for one in (features, twin)]
+        channels = [one.exchange.channel for one in (features, twin)]
         mine, its = ({id(channel.scope), id(channel.group)} for channel in channels)
         return mine.isdisjoint(its) and twin.gather(np.array([7, 0])).tolist() == [[1.0, 1.0]] * 2
 

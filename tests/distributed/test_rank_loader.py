@@ -259,15 +259,15 @@ def test_local_features_that_fail_on_one_rank_end_the_pass_on_all(good):
 def test_partitioned_features_that_fail_on_one_rank_raise_on_all(prefetch, monkeypatch):
     from spsample.features import partitioned
 
-    def encoded(self, offsets):
-        if self.grid.comm.rank == 1 and threading.current_thread().name != "pytest":
+    def answers(self, rows, counts):
+        if self.comm.rank == 1 and threading.current_thread().name != "pytest":
             calls.append(1)
             if len(calls) > 3:
                 raise OSError("the disk is gone")
-        return original(self, offsets)
+        return original(self, rows, counts)
 
-    original, calls = partitioned.PartitionedFeatures._encoded, []
-    monkeypatch.setattr(partitioned.PartitionedFeatures, "_encoded", encoded)
+    original, calls = partitioned.RowExchange.answers, []
+    monkeypatch.setattr(partitioned.RowExchange, "answers", answers)
 
     def body(comm):
         with pytest.raises(SpSampleError, match="rank 1 failed: OSError: the disk is gone"):

@@ -91,7 +91,6 @@ def fuzz_disk_features(make, folder):
     path = make.choice([folder / "x.npy", make.path(folder)])
     options = make.options(
         name=lambda: make.choice(["x", "no"]),
-        page_rows=lambda: make.choice([1, 3, 4, 10**400]),
         direct=lambda: make.chance(0.5),
     )
     made = DiskFeatures(path, make.either(lambda: make.choice([0, 1, 10**6, "1MiB", 10**400]), 0.1), **options)

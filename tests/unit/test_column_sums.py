@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample import _core
 from spsample.features.scores import column_sums as room
-from spsample.features.scores import visits
-from spsample.features.scores.column_sums import column_counts, column_sums, column_sums_of_entries
+from spsample.features.scores.column_sums import column_sums, out_degree
 
 pytestmark = pytest.mark.sanitize
 
@@ -20,8 +19,7 @@ def by_numpy(monkeypatch):
 
     def call(function):
         with monkeypatch.context() as without_core:
-            for module in (room, visits):
-                without_core.setattr(module, "compiled_core", lambda: None)
+            without_core.setattr(room, "compiled_core", lambda: None)
             return function()
 
     return call
@@ -61,7 +59,7 @@ def test_equal_to_numpy(num_nodes, num_edges, dtype, by_numpy, threads):
             first += len(rows.columns)
             return of_entries[first - len(rows.columns) : first]
 
-        return by_row, column_sums_of_entries(graph, entries, 1.0), column_counts(graph)
+        return by_row, column_sums(graph, entries, 1.0, by_entry=True), out_degree(graph, None, None, 1)
 
     for found, expected in zip(sums(), by_numpy(sums), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -71,21 +69,10 @@ def test_equal_to_numpy(num_nodes, num_edges, dtype, by_numpy, threads):
 @given(st.floats(0, 1e300), st.floats(0, 1), st.integers(1, 5))
 def test_any_size_of_numbers(largest, share, num_edges):
     graph = sp.Graph([0, num_edges], [0] * num_edges)
-    found = float(column_sums(graph, lambda rows: np.array([largest * share]), largest)[0])
-    assert found == pytest.approx(num_edges * largest * share, rel=1e-15, abs=largest * 2.0**-50)
-    assert (found > 0) == (largest * share > 0)
-
-
-def test_visits_equal_those_by_numpy(by_numpy):
-    rng = np.random.default_rng(0)
-    batches = [rng.choice(500, size, replace=False).astype(dtype) for size in (0, 1, 300) for dtype in (np.int32, int)]
-
-    def counted():
-        counts = np.zeros(500, np.int64)
-        visits.add_visits(counts, [*batches, batches[-1][::2]])
-        return counts
-
-    np.testing.assert_array_equal(counted(), by_numpy(counted))
+    addend = largest * share
+    found = float(column_sums(graph, lambda rows: np.array([addend]), largest)[0])
+    assert found == pytest.approx(num_edges * addend, rel=1e-15, abs=largest * 2.0**-50)
+    assert (found > 0) == (addend > 0)
 
 
 @pytest.mark.parametrize("column", [-1, 2])

@@ -70,13 +70,12 @@ def least_budget(path):
     dtype=st.sampled_from(DTYPES),
     n=st.integers(1, 3000),
     dim=st.sampled_from([1, 2, 3, 7, 64, 129, 1024, 2500]),
-    page_rows=st.sampled_from([None, 1, 2, 8, 64]),
     share=st.sampled_from([0, 0.01, 0.3, 2]),
     direct=st.booleans(),
     from_store=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, share, direct, from_store, seed):
+def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, share, direct, from_store, seed):
     """Any dtype, rows within and across blocks, any budget; announced, announced otherwise, and not announced."""
     rng = np.random.default_rng(seed)
     n = max(1, min(n, 400_000 // dim))
@@ -84,7 +83,7 @@ def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, 
     path = store_of(folder, x=x) if from_store else saved(folder, x)
     memory = FeatureStore(x)
     budget = 0 if share == 0 else int(share * x.nbytes) + disk.READS_AT_A_TIME * (1 << 20) // 4
-    with DiskFeatures(path, budget, page_rows=page_rows, direct=direct) as found:
+    with DiskFeatures(path, budget, direct=direct) as found:
         batches = [rng.integers(0, n, rng.integers(0, 300)).astype(rng.choice([np.int32, np.int64])) for _ in range(8)]
         found.prefetch_hint(batches[:3])
         found.prefetch_hint([batches[i] for i in (4, 3, 5)])
@@ -520,9 +519,6 @@ def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
         ({"budget": -1}, InputError, "budget"),
         ({"budget": "much"}, InputError, "budget"),
         ({"budget": 1 << 62}, None, ""),
-        ({"page_rows": 3}, InputError, "page_rows: got 3; expected a power of two"),
-        ({"page_rows": 0}, InputError, "page_rows"),
-        ({"page_rows": 1.5}, DTypeError, "page_rows"),
         ({"direct": 1}, DTypeError, "direct"),
         ({"form": "int8"}, DTypeError, "form"),
         ({"path": "missing.npy"}, DataError, "missing.npy"),
@@ -609,11 +605,10 @@ def test_without_the_core(tmp_path, monkeypatch):
     budget=st.integers(1, 1 << 40),
     rows=st.integers(1, 1 << 33),
     row_bytes=st.integers(1, 1 << 16),
-    page_rows=st.sampled_from([None, 1, 16]),
 )
-def test_plans_are_within_the_budget(budget, rows, row_bytes, page_rows):
+def test_plans_are_within_the_budget(budget, rows, row_bytes):
     try:
-        plan = disk.disk_plan(budget, rows, row_bytes, page_rows)
+        plan = disk.disk_plan(budget, rows, row_bytes)
     except (InputError, CapacityError):
         return
     page_bytes = row_bytes << plan.shift
@@ -621,7 +616,6 @@ def test_plans_are_within_the_budget(budget, rows, row_bytes, page_rows):
     assert 1 <= plan.frames <= -(-rows >> plan.shift)
     assert plan.frames * page_bytes <= plan.nbytes
     assert plan.buffer_blocks * BLOCK >= page_bytes + 2 * BLOCK - 2
-    assert page_rows is None or 1 << plan.shift == page_rows
 
 
 def test_the_least_budget(tmp_path):

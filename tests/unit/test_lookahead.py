@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
-from spsample.features.caching.lookahead import Lookahead, known_bytes, lookahead_bytes
-from spsample.features.score_order import highest
+from spsample.features.keeper import USE_BYTES
+from spsample.features.lookahead import Lookahead, lookahead_bytes
+from spsample.features.scores.registry import highest
 from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")
@@ -212,7 +213,7 @@ def test_memory_is_what_is_said() -> None:
     lookahead = Lookahead(np.ones(100_000), 1000)
     assert lookahead.nbytes <= lookahead_bytes(100_000, 1000) <= 1.05 * lookahead.nbytes
     lookahead.announce([np.arange(100), np.arange(900)])
-    assert lookahead.known_bytes == known_bytes(1000)
+    assert lookahead._planner.known_bytes <= USE_BYTES * 1000  # as a loader plans
 
 
 @pytest.mark.parametrize(

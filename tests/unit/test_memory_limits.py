@@ -166,7 +166,7 @@ def test_a_call_that_surely_fits_has_no_pilots(monkeypatch: pytest.MonkeyPatch) 
     def never(*arguments: object) -> None:
         raise AssertionError("sampled")
 
-    monkeypatch.setattr("spsample.planning.bulk_plan._pilots_of_call", never)
+    monkeypatch.setattr("spsample.planning.bulk_plan._counts_within", never)
     limits(monkeypatch, 400 << 20)  # the bound of the arrays and the kernels' memory is less, four times it is not
     assert len(sp.bulk_sample(GRAPH, np.resize(SEEDS, 256 * 64), sp.GraphSAGE([15, 10, 5]), batch_size=64)) == 256
 

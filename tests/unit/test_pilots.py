@@ -68,9 +68,9 @@ def test_the_search_finds_the_largest(most, limit):
 def test_pilots_are_sampled_once_for_calls_that_fit_by_them(monkeypatch):
     from spsample.planning import bulk_plan
 
-    graph, sampled, original = sp.load_dataset("rmat:14,16").graph, [], bulk_plan._pilots_of_call
+    graph, sampled, original = sp.load_dataset("rmat:14,16").graph, [], bulk_plan._counts_within
     ids = np.resize(np.flatnonzero(graph.in_degrees()), 256 * 64)
-    monkeypatch.setattr(bulk_plan, "_pilots_of_call", lambda *given: sampled.append(1) or original(*given))
+    monkeypatch.setattr(bulk_plan, "_counts_within", lambda *given: sampled.append(1) or original(*given))
     for available in (80 << 20, 30 << 20):
         monkeypatch.setattr(bulk_plan, "available_memory", lambda available=available: available)
         monkeypatch.setattr(bulk_plan, "most_memory", lambda available=available: available)

@@ -24,7 +24,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.planning import BulkPlan
 from spsample.planning.budget import MostEntries, TooManyEntriesError, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, most_counts
-from spsample.planning.bulk_plan import bulk_ranges, warm_up_divisor
+from spsample.planning.bulk_plan import MODEL_MARGIN, bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.sampling.workload import sample_batches
 from spsample.sparse import get_num_threads, set_num_threads
@@ -159,7 +159,7 @@ def test_entries_that_a_bulk_may_have() -> None:
     entries = [made.most_entries(batches) for batches in (46, 92, 184, 375)]
     steady = max(k for k in range(375) if made._peak(k, k) <= made.memory_budget)
     assert 92 < steady < 184
-    assert entries == [made.counts.scaled(k, made._margin(k)).entries for k in (steady, steady, 184, steady)]
+    assert entries == [made._at_most(k, MODEL_MARGIN).entries for k in (steady, steady, 184, steady)]
 
 
 def test_arrays_are_planned_a_third_larger_than_the_pilots_promise() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ PHASE = "scores"
 
 ENTRIES_AT_ONCE = 1 << 24
 
-_PART_ROWS = 1 << 14
+_PART_ENTRIES = 1 << 18
 
 FAR_SUMS = 1 << 18
 """Sums that are more than a processor's second cache holds."""
@@ -58,22 +57,7 @@ Addends = Callable[[CsrRows], NDArray[np.float64]]
 """A function of rows of A that gives what they add: a number for each of them, or for each of their entries."""
 
 
-def column_counts(graph: BaseGraph) -> Int64Array:
-    """(n,) entries of each column of A: of how many edges a vertex is the source; collective on ranks.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> column_counts(sp.Graph([0, 2, 3], [0, 1, 0])).tolist()
-    [2, 1]
-    """
-    counts = np.zeros(graph.num_nodes, np.int64)
-    for rows in _some_rows(graph.block_row(), _rows_at_once()):
-        _add_by_row(rows, np.ones(len(rows.indptr) - 1), 1.0, counts)
-    return graph.add_block_rows(counts, phase=PHASE)
-
-
-def column_sums(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[np.float64]:
+def column_sums(graph: BaseGraph, addends: Addends, largest: float, *, by_entry: bool = False) -> NDArray[np.float64]:
     """(n,) the sum over each column of A of what its entries add; collective on ranks.
 
     Addends are rounded up to multiples of a power of two, and summed as integers. That power is such that no sum can
@@ -86,94 +70,66 @@ def column_sums(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[n
         For some rows of A, what each entry of a row adds: a number of at least 0 for each row.
     largest : float
         No addend is larger; the same number on every rank.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> column_sums(sp.Graph([0, 2, 3], [0, 1, 0]), lambda rows: 1.0 / rows.degrees, 1.0)
-    array([1.5, 0.5])
-    """
-    return _sums(graph, partial(_by_parts, addends), largest, _rows_at_once(), _add_by_row)
-
-
-def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[np.float64]:
-    """(n,) the sums of `column_sums`, where `addends` gives a number for each entry of the rows.
+    by_entry : bool
+        Whether `addends` gives a number for each entry of the rows instead.
 
     Examples
     --------
     >>> import spsample as sp
     >>> graph = sp.Graph([0, 2, 3], [0, 1, 0], [1.0, 2.0, 4.0])
-    >>> column_sums_of_entries(graph, lambda rows: rows.weights, 4.0)
+    >>> column_sums(graph, lambda rows: 1.0 / rows.degrees, 1.0)
+    array([1.5, 0.5])
+    >>> column_sums(graph, lambda rows: rows.weights, 4.0, by_entry=True)
     array([5., 2.])
     """
-    return _sums(graph, addends, largest, ENTRIES_AT_ONCE, _add_by_entry)
-
-
-def _by_parts(addends: Addends, rows: CsrRows) -> NDArray[np.float64]:
-    """A number for each row, some rows after the other: what is computed on the way stays in a cache."""
-    count = len(rows.indptr) - 1
-    numbers = np.empty(count)
-    for first in range(0, count, _PART_ROWS):
-        stop = min(first + _PART_ROWS, count)
-        numbers[first:stop] = addends(_part(rows, first, stop))
-    return numbers
-
-
-def _part(rows: CsrRows, first: int, stop: int) -> CsrRows:
-    """Rows `first` to `stop` of some."""
-    at, indptr = rows.vertices, rows.indptr[first : stop + 1]
-    begin, end = int(indptr[0]), int(indptr[-1])
-    vertices = slice(at.start + first, at.start + stop) if isinstance(at, slice) else at[first:stop]
-    weights = None if rows.weights is None else rows.weights[begin:end]
-    return CsrRows(vertices, indptr - begin, rows.columns[begin:end], weights, rows.is_normalized)
-
-
-def _rows_at_once() -> int:
-    """Entries of rows that add a number each: the compiled core needs nothing that is as long as they are."""
-    return ENTRIES_AT_ONCE if compiled_core() is None else sys.maxsize
-
-
-def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: int, add: _Add) -> NDArray[np.float64]:
     sums, bits, beyond = np.zeros(graph.num_nodes, np.int64), 0, 0
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
         beyond = max(bits - _MAX_SCALE, 0)  # tiny numbers are scaled up first
-        for rows in _some_rows(block, entries_at_once):
-            numbers = addends(rows)
+        parts, add = (_by_entry, _add_by_entry) if by_entry else (_by_row, _add_by_row)
+        for rows, numbers in parts(block, addends):
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
     total = graph.add_block_rows(sums, phase=PHASE).astype(np.float64)
     total *= math.ldexp(1.0, beyond - bits)
     return np.ldexp(total, -beyond) if beyond else total
 
 
-_Add = Callable[[CsrRows, NDArray[np.float64], float, Int64Array], None]
-"""Adds numbers, times a scale and rounded up, to the sums of the columns of some rows."""
-
 _MAX_SCALE = 1000
 """The power of two that is still a float64."""
 
 
+def _by_entry(A: Matrix, addends: Addends) -> Iterator[tuple[CsrRows, NDArray[np.float64]]]:
+    """Some rows after the other, and a number for each of their entries."""
+    for _, rows in _some_rows(A, ENTRIES_AT_ONCE):
+        yield rows, addends(rows)
+
+
+def _by_row(A: Matrix, addends: Addends) -> Iterator[tuple[CsrRows, NDArray[np.float64]]]:
+    """As many rows as can be added at a time, and a number for each: the core needs nothing as long as the entries."""
+    numbers = np.empty(len(A.indptr) - 1)
+    for place, rows in _some_rows(A, _PART_ENTRIES):  # what is computed on the way stays in a cache
+        numbers[place] = addends(rows)
+    for place, rows in _some_rows(A, ENTRIES_AT_ONCE if compiled_core() is None else sys.maxsize):
+        yield rows, numbers[place]
+
+
 def _add_by_row(rows: CsrRows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
-    """Each entry adds the number of its row to its column."""
-    core = compiled_core()
-    if core is not None:
-        arguments = rows.indptr, rows.columns, numbers, scale, sums
-        if not (_may_pay_as_symmetric(rows, numbers, sums) and core.add_symmetric_rows(*arguments)):
-            core.add_rows(*arguments)
-        return
-    sums += _transposed(rows, np.ones(len(rows.columns), np.int64), len(sums)) @ _rounded_up(numbers, scale)
+    """Each entry adds the number of its row to its column.
 
-
-def _may_pay_as_symmetric(rows: CsrRows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
-    """True where these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
-
-    Where A is symmetric its rows are its columns: the core then reads numbers rather than to write sums. It finds out.
+    Where these are all rows of A, sums do not fit in a cache, and not too few rows add anything, the core finds out
+    whether A is symmetric: its rows are its columns then, and numbers are read rather than sums written.
     """
+    core = compiled_core()
+    if core is None:
+        sums += _transposed(rows, np.ones(len(rows.columns), np.int64), len(sums)) @ _rounded_up(numbers, scale)
+        return
     is_whole = isinstance(rows.vertices, slice) and len(numbers) == len(sums) >= FAR_SUMS
-    if not is_whole or rows.columns.dtype != np.int32:
-        return False
-    return int(np.count_nonzero(numbers)) * _ROWS_PER_ADDING_ROW >= len(numbers)
+    may_pay = is_whole and rows.columns.dtype == np.int32
+    may_pay = may_pay and int(np.count_nonzero(numbers)) * _ROWS_PER_ADDING_ROW >= len(numbers)
+    arguments = rows.indptr, rows.columns, numbers, scale, sums
+    if not (may_pay and core.add_symmetric_rows(*arguments)):
+        core.add_rows(*arguments)
 
 
 def _add_by_entry(rows: CsrRows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
@@ -194,17 +150,19 @@ def _transposed(rows: CsrRows, data: Int64Array, num_columns: int) -> scipy.spar
     return scipy.sparse.csc_array((data, rows.columns, rows.indptr), shape=(num_columns, len(rows.indptr) - 1))
 
 
-def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[CsrRows]:
-    """The rows, a part at a time: of at most `entries_at_once`, or one row."""
+def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[tuple[slice, CsrRows]]:
+    """The rows and where they begin and end, a part at a time: of at most `entries_at_once`, or one row."""
     first, num_rows = 0, len(A.indptr) - 1
     while first < num_rows:
         begin = int(A.indptr[first])
         end = max(int(np.searchsorted(A.indptr, begin + entries_at_once, side="right")) - 1, first + 1)
         stop = int(A.indptr[end])
-        vertices = slice(first, end) if A.ids is None else A.ids[first:end]
+        place = slice(first, end)
+        vertices = place if A.ids is None else A.ids[place]
         weights = None if A.data is None else A.data[begin:stop]
         indptr = A.indptr[first : end + 1]
-        yield CsrRows(vertices, indptr - begin if begin else indptr, A.indices[begin:stop], weights, A.row_normalized)
+        columns = A.indices[begin:stop]
+        yield place, CsrRows(vertices, indptr - begin if begin else indptr, columns, weights, A.row_normalized)
         first = end
 
 
@@ -222,7 +180,7 @@ def out_degree(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size
     >>> sp.features.score("out-degree", graph, [0], sp.GraphSAGE([2]), batch_size=1)
     array([1., 1., 2.])
     """
-    return column_counts(graph).astype(np.float64)
+    return column_sums(graph, lambda rows: np.ones(len(rows.degrees)), 1.0)
 
 
 def reverse_pagerank(
@@ -271,18 +229,13 @@ def reverse_pagerank(
     if weighted and len(seeds):
         distinct = np.unique(seeds)
         scores[distinct] = 1.0 / len(distinct)
-    for _ in range(iterations):
-        scores = (1.0 - damping) / n + damping * _passed_on(graph, scores)
-    return scores
-
-
-def _passed_on(graph: BaseGraph, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) what each vertex gets from its targets, of which each spreads its score evenly over its sources."""
 
     def shares(rows: CsrRows) -> NDArray[np.float64]:
         return scores[rows.vertices] / np.maximum(rows.degrees, 1)
 
-    return column_sums(graph, shares, float(scores.max()))
+    for _ in range(iterations):
+        scores = (1.0 - damping) / n + damping * column_sums(graph, shares, float(scores.max()))
+    return scores
 
 
 def random_order(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_choice, require_int, require_type
 from spsample.errors import InputError
-from spsample.features.score_order import hottest
-from spsample.features.scores.column_sums import PHASE, CsrRows, column_sums, column_sums_of_entries
+from spsample.features.scores.column_sums import PHASE, CsrRows, column_sums
 from spsample.features.scores.visits import trial_visits
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
@@ -25,8 +23,8 @@ STEPS = 60
 LAST_STEP = 1e-7
 """Relative size of the last step: the error after a step is about its square."""
 
-_AT_ONCE = 1 << 14
-"""Outcomes that are looked at together: they stay in the cache."""
+
+FloatArray = NDArray[np.float64]
 
 
 def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray:
@@ -55,9 +53,9 @@ def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray
     where_positive = weights[at] / most
     factor = s / total
     for _ in range(STEPS):
-        expected, drawn_weight = _drawn_at(factor, where_positive, most)
-        slope = total - drawn_weight
-        step = (s - expected) / slope if slope > 0 else 0.0
+        likely = most * -np.expm1(-factor * where_positive)
+        slope = total - float((likely * where_positive).sum())
+        step = (s - float(likely.sum())) / slope if slope > 0 else 0.0
         factor += max(step, 0.0)
         if step <= LAST_STEP * factor:
             break
@@ -66,18 +64,11 @@ def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray
     return drawn
 
 
-def _drawn_at(factor: float, where_positive: FloatArray, most: FloatArray) -> tuple[float, float]:
-    """Sums of r (1 - exp(-factor x)), and of these times x: a part after the other, which stays in the cache."""
-    expected = weight = 0.0
-    for first in range(0, len(most), _AT_ONCE):
-        x = where_positive[first : first + _AT_ONCE]
-        drawn = x * -factor
-        np.expm1(drawn, out=drawn)
-        drawn *= most[first : first + _AT_ONCE]
-        expected -= float(drawn.sum())
-        drawn *= x
-        weight -= float(drawn.sum())
-    return expected, weight
+def _repeated(share: FloatArray, s: int) -> FloatArray:
+    """The probability to be among s draws with replacement, of which each takes a share."""
+    with np.errstate(divide="ignore"):
+        drawn: FloatArray = -np.expm1(s * np.log1p(-np.minimum(share, 1.0)))
+    return drawn
 
 
 def repeated_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray:
@@ -89,10 +80,7 @@ def repeated_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatAr
     [0.4375, 0.9375, 0.0]
     """
     total = max(float(weights.sum()), np.finfo(np.float64).tiny)
-    share = np.minimum(weights / np.where(present > 0, present, 1.0) / total, 1.0)
-    with np.errstate(divide="ignore"):
-        drawn: FloatArray = present * -np.expm1(s * np.log1p(-share))
-    return drawn
+    return present * _repeated(weights / np.where(present > 0, present, 1.0) / total, s)
 
 
 def drawn_of_rows(lengths: Int64Array, weights: FloatArray, s: int, replace: bool) -> FloatArray:
@@ -112,9 +100,7 @@ def drawn_of_rows(lengths: Int64Array, weights: FloatArray, s: int, replace: boo
     totals = _by_row(row, weights, num_rows)
     share = weights / np.where(totals > 0, totals, 1.0)[row]
     if replace:
-        with np.errstate(divide="ignore"):
-            drawn: FloatArray = -np.expm1(s * np.log1p(-np.minimum(share, 1.0)))
-        return drawn
+        return _repeated(share, s)
     positive = _by_row(row, share > 0, num_rows)
     whole = (positive <= s)[row]
     drawn = (share > 0).astype(np.float64)
@@ -167,21 +153,16 @@ def drawn_by_rows(
     array([0.  , 0.25, 0.25])
     """
     largest = float(log_complement(frontier.max(initial=0.0, keepdims=True)).max())
+    by_weight = graph.weighting == "weighted" and proportion.power > 0 and s != -1
 
-    def of_rows(rows: CsrRows) -> FloatArray:
-        return log_complement(frontier[rows.vertices] * _uniform(rows.degrees, s, sampler.replace))
-
-    def of_entries(rows: CsrRows) -> FloatArray:
-        lengths = rows.degrees
+    def addends(rows: CsrRows) -> FloatArray:
+        lengths, here = rows.degrees, frontier[rows.vertices]
+        if not by_weight:
+            return log_complement(here * _uniform(lengths, s, sampler.replace))
         weights = np.asarray(rows.weights, np.float64) ** proportion.power
-        drawn = drawn_of_rows(lengths, weights, s, sampler.replace)
-        return log_complement(np.repeat(frontier[rows.vertices], lengths) * drawn)
+        return log_complement(np.repeat(here, lengths) * drawn_of_rows(lengths, weights, s, sampler.replace))
 
-    if graph.weighting != "weighted" or proportion.power == 0 or s == -1:
-        sums = column_sums(graph, of_rows, largest)
-    else:
-        sums = column_sums_of_entries(graph, of_entries, largest)
-    return from_log_complement(sums)
+    return from_log_complement(column_sums(graph, addends, largest, by_entry=by_weight))
 
 
 def log_complement(probabilities: FloatArray) -> FloatArray:
@@ -217,9 +198,7 @@ def _uniform(degrees: NDArray[np.int64], s: int, replace: bool) -> FloatArray:
         return np.ones(len(degrees))
     d = np.maximum(degrees, 1).astype(np.float64)
     if replace:
-        with np.errstate(divide="ignore"):
-            repeated: FloatArray = -np.expm1(s * np.log1p(-1.0 / d))
-        return repeated
+        return _repeated(1.0 / d, s)
     return np.minimum(np.divide(s, d, out=d), 1.0, out=d)
 
 
@@ -248,7 +227,10 @@ def drawn_by_batches(
     array([0. , 0.5, 0.5])
     """
     rows = np.ones(graph.num_nodes) if proportion.rows == "graph" else frontier
-    weights = _weight_sums(graph, rows, proportion)
+    weights = _sums(graph, rows, proportion.power)
+    if proportion.column_power == 2:
+        # The expected square of a sum of independent terms: the square of its expectation, and its variance.
+        weights = weights**2 + _sums(graph, rows * (1.0 - rows), 2 * proportion.power)
     present = (weights > 0).astype(np.float64)
     if proportion.rows == "frontier":
         present = np.where(weights > 0, _neighbours(graph, rows), 0.0)
@@ -256,54 +238,33 @@ def drawn_by_batches(
     return drawn_of(weights, present, s)
 
 
-def _weight_sums(graph: BaseGraph, rows: FloatArray, proportion: Proportion) -> FloatArray:
-    """(n,) expectation of the column sums, to their power, over rows that are there with these probabilities."""
-    sums = _sums(graph, rows, proportion.power)
-    if proportion.column_power == 1:
-        return sums
-    # The expected square of a sum of independent terms: the square of its expectation, and its variance.
-    return sums**2 + _sums(graph, rows * (1.0 - rows), 2 * proportion.power)
-
-
 def _sums(graph: BaseGraph, rows: FloatArray, power: int) -> FloatArray:
-    """(n,) column sums of A's entries to the power, each row times its number."""
-    largest = float(rows.max(initial=0.0)) * _largest_weight(graph) ** power
-    if graph.weighting == "weighted":
-        return column_sums_of_entries(graph, lambda some: _of_entries(some, rows, power), largest)
-    return column_sums(graph, lambda some: _of_rows(some, rows, power), largest)
+    """(n,) column sums of A's entries to the power, each row times its number; collective on ranks."""
+    data = graph.block_row().data
+    here = np.array([1.0 if data is None else float(data.max(initial=0.0))])
+    largest = float(graph.comm.all_reduce(here, "max", phase=PHASE)[0])
 
+    def addends(some: CsrRows) -> FloatArray:
+        numbers: FloatArray = rows[some.vertices]
+        if some.weights is not None:
+            return np.asarray(some.weights, np.float64) ** power * np.repeat(numbers, some.degrees)
+        return numbers / np.maximum(some.degrees, 1).astype(np.float64) ** power if some.is_normalized else numbers
 
-def _of_entries(some: CsrRows, rows: FloatArray, power: int) -> FloatArray:
-    weights = np.asarray(some.weights, np.float64)
-    return weights**power * np.repeat(rows[some.vertices], some.degrees)
-
-
-def _of_rows(some: CsrRows, rows: FloatArray, power: int) -> FloatArray:
-    divisor = np.maximum(some.degrees, 1).astype(np.float64) ** power if some.is_normalized else 1.0
-    return rows[some.vertices] / divisor
+    most = float(rows.max(initial=0.0)) * largest**power
+    return column_sums(graph, addends, most, by_entry=graph.weighting == "weighted")
 
 
 def _neighbours(graph: BaseGraph, frontier: FloatArray) -> FloatArray:
     """(n,) the probability that any vertex of the frontier has a vertex as an in-neighbour, of positive weight."""
     costs = log_complement(frontier)
 
-    def of_entries(some: CsrRows) -> FloatArray:
-        return np.repeat(costs[some.vertices], some.degrees) * (np.asarray(some.weights) > 0)
+    def addends(some: CsrRows) -> FloatArray:
+        numbers: FloatArray = costs[some.vertices]
+        return numbers if some.weights is None else np.repeat(numbers, some.degrees) * (some.weights > 0)
 
-    largest = float(costs.max(initial=0.0))
-    if graph.weighting == "weighted":
-        return from_log_complement(column_sums_of_entries(graph, of_entries, largest))
-    return from_log_complement(column_sums(graph, lambda some: costs[some.vertices], largest))
+    by_entry = graph.weighting == "weighted"
+    return from_log_complement(column_sums(graph, addends, float(costs.max(initial=0.0)), by_entry=by_entry))
 
-
-def _largest_weight(graph: BaseGraph) -> float:
-    """The largest entry of A, or 1 where it has no weights of its own; collective on ranks."""
-    data = graph.block_row().data
-    here = 1.0 if data is None else float(data.max(initial=0.0))
-    return float(graph.comm.all_reduce(np.array([here]), "max", phase=PHASE)[0])
-
-
-FloatArray = NDArray[np.float64]
 
 _ROWS = ("each", "frontier", "graph")
 """Values of `Proportion.rows`."""
@@ -344,7 +305,10 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
     """
     proportion = require_proportion(graph, sampler)
     draw = _draw_of(graph, sampler, proportion)
-    before, known = np.zeros(graph.num_nodes), _in_seeds(graph.num_nodes, seeds, batch_size)
+    batches = max(-(-len(seeds) // batch_size), 1)
+    distinct, times = np.unique(seeds, return_counts=True)  # a seed given several times falls anywhere each time
+    before, known = np.zeros(graph.num_nodes), np.zeros(graph.num_nodes)
+    known[distinct] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
     for s in sampler.sizes:
         # Where each vertex is drawn from once, at the hop that found it, the frontier are the vertices of that hop.
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
@@ -401,15 +365,6 @@ def _is_stated(sampler: type[Sampler]) -> bool:
         if "layer" in vars(base) or "run" in vars(base):
             return False
     return False
-
-
-def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
-    """(n,) the probability that a vertex is a seed of a batch; one that is given several times falls anywhere each."""
-    batches = max(-(-len(seeds) // batch_size), 1)
-    distinct, times = np.unique(seeds, return_counts=True)
-    probabilities = np.zeros(num_nodes)
-    probabilities[distinct] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
-    return probabilities
 
 
 def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
@@ -493,48 +448,27 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     if len(known) == 0:
         return scores
     prior = probabilities[known]
-    order = hottest(prior, len(known))
+    order = np.argsort(-prior, kind="stable")
     level, order = prior[order], known[order]
     seen = counts[order].astype(np.float64)
-    groups = _Groups.of_size(len(order), size)
+    starts = size * np.arange(max(len(order) // size, 1))  # the last group has what is left, too
     expected = batches * level
-    variance = groups.sums(expected * (1.0 - level))
-    together = _Groups.of_size(len(groups.starts), len(groups.starts))
-    level *= groups.spread(_factors(groups.sums(seen), groups.sums(expected), variance, together))
-    level = np.minimum(level, 1.0)
+    each = (seen, expected, expected * (1.0 - level))
+    counted, of_chance, variance = (np.add.reduceat(values, starts) for values in each)
+    of_groups = _factors(counted, of_chance, variance, np.zeros(1, np.int64))
+    level = np.minimum(level * np.repeat(of_groups, np.diff(starts, append=len(order))), 1.0)
     expected = batches * level
-    scores[order] = level * _factors(seen, expected, expected * (1.0 - level), groups)
+    scores[order] = level * _factors(seen, expected, expected * (1.0 - level), starts)
     return scores
 
 
-class _Groups(NamedTuple):
-    """Places that follow each other, in groups: where each begins, and how many are in it."""
-
-    starts: Int64Array
-    lengths: Int64Array
-
-    @classmethod
-    def of_size(cls, count: int, size: int) -> _Groups:
-        """Groups of `size` of `count` places; the last one has what is left, too."""
-        starts = size * np.arange(max(count // size, 1))
-        return cls(starts, np.diff(starts, append=count))
-
-    def sums(self, values: FloatArray) -> FloatArray:
-        """The sum of each group."""
-        total: FloatArray = np.add.reduceat(values, self.starts)
-        return total
-
-    def spread(self, of_groups: FloatArray) -> FloatArray:
-        """The number of its group, for each place."""
-        return np.repeat(of_groups, self.lengths)
-
-
-def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, groups: _Groups) -> FloatArray:
+def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, starts: Int64Array) -> FloatArray:
     """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than by chance."""
     deviations = counts - expected
-    excess = groups.sums(deviations * deviations - variance)
+    excess = np.add.reduceat(deviations * deviations - variance, starts)
     is_off = excess > 0
-    a = np.where(is_off, groups.sums(expected * expected) / np.where(is_off, excess, 1.0), 1.0)
-    weight, a = groups.spread(is_off.astype(np.float64)), groups.spread(a)
+    a = np.where(is_off, np.add.reduceat(expected * expected, starts) / np.where(is_off, excess, 1.0), 1.0)
+    lengths = np.diff(starts, append=len(counts))
+    weight, a = np.repeat(is_off.astype(np.float64), lengths), np.repeat(a, lengths)
     factors: FloatArray = (counts * weight + a) / (expected * weight + a)
     return factors

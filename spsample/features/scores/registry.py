@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from spsample.backends.arithmetic import default_float_environment
 from spsample.comm import LocalCommunicator, collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.arrays import as_array
-from spsample.common.checks import check_length, first_bad, require_choice, require_type
+from spsample.common.checks import check_length, require_choice, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.score_order import highest
 from spsample.features.scores.column_sums import out_degree, random_order, reverse_pagerank
 from spsample.features.scores.inclusion import inclusion, posterior, states_proportion
 from spsample.features.scores.visits import presc, replay
@@ -142,11 +140,12 @@ def score(
         _require_options(name, method, options)
     plain = {option: value for option, value in options.items() if isinstance(value, (int, float, str, range))}
     require_same(graph.comm, name=name, seeds=ids, sampler=sampler, batch_size=batch_size, options=plain)
-    return require_scores(f"score {name!r}", method(graph, ids, sampler, batch_size, **options), graph.num_nodes)
+    scores = require_scores(f"score {name!r}", method(graph, ids, sampler, batch_size, **options), graph.num_nodes)
+    return scores.astype(np.float64, copy=False)
 
 
-def require_scores(argument: str, values: Any, num_nodes: int) -> NDArray[np.float64]:
-    """Return scores as float64, once they are known to be one finite number of at least 0 for each vertex.
+def require_scores(argument: str, values: Any, num_nodes: int) -> NDArray[Any]:
+    """Return scores as float32 or float64, once they are one finite number of at least 0 for each vertex.
 
     Raises
     ------
@@ -159,19 +158,46 @@ def require_scores(argument: str, values: Any, num_nodes: int) -> NDArray[np.flo
     >>> require_scores("scores", [1.0, -2.0], 2)
     Traceback (most recent call last):
     ...
-    spsample.errors.InputError: scores: got -2.0 at position 1; expected finite numbers of at least 0
+    spsample.errors.InputError: scores: got -2.0 at position 1; expected finite weights of at least 0
     """
-    array = as_array(argument, values)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(argument=argument, given=f"dtype {array.dtype}", expected="real numbers")
-    if array.ndim != 1:
-        raise InputError(argument=argument, given=f"shape {array.shape}", expected=f"shape ({num_nodes},)")
-    check_length(argument, array, num_nodes, "vertex")
-    scores = array.astype(np.float64, copy=False)
-    bad = ~(np.isfinite(scores) & (scores >= 0))
-    if bad.any():
-        raise InputError(argument=argument, given=first_bad(bad, scores), expected="finite numbers of at least 0")
+    scores = as_weights(argument, values)
+    check_length(argument, scores, num_nodes, "vertex")
+    check_weights(argument, scores)
     return scores
+
+
+def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The `count` vertices with the largest scores, ascending; of equal ones the first.
+
+    Examples
+    --------
+    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
+    [0, 2, 3]
+    """
+    if count == 0 or count >= len(scores):
+        return np.arange(min(count, len(scores)))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    is_chosen = scores > least
+    equal = np.flatnonzero(scores == least)
+    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
+    return np.flatnonzero(is_chosen)
+
+
+def hottest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The vertices of `highest`, hottest first; of equal ones those of lowest id, on every processor. O(n + k log k).
+
+    Examples
+    --------
+    >>> hottest(np.array([1.0, 5.0, 1.0, 7.0]), 3).tolist()
+    [3, 1, 0]
+    """
+    chosen = highest(scores, count)
+    order = np.argsort(-scores[chosen])  # faster than a stable sort, which only equal ones need
+    values = -scores[chosen[order]]
+    is_next_equal = values[1:] == values[:-1]
+    at = np.flatnonzero(np.append(is_next_equal, False) | np.append(False, is_next_equal))
+    order[at] = order[at][np.lexsort((order[at], values[at]))]
+    return chosen[order]
 
 
 def _require_options(name: str, method: Method, options: dict[str, Any]) -> None:
@@ -242,7 +268,7 @@ class VertexScores:
             require_choice("score", self.name, score_names())
             use = f"the score {self.name!r} is computed from them"
         is_plain = self.name is None and not callable(value) and not (is_optional and value is None)
-        self._value = self._checked(value) if is_plain else value
+        self._value = require_scores(argument, value, num_rows) if is_plain else value
         for name in workload if self.name is None else ():
             if not use or name not in WORKLOAD:
                 expected = f"it with one, such as {argument}='posterior'"
@@ -259,8 +285,7 @@ class VertexScores:
         """(vertices,) the scores; those of a name are computed now, collective on the ranks of the graph."""
         if self.name is not None:
             return score(self.name, **self.workload)
-        scores: NDArray[Any] = self._checked(self._value()) if callable(self._value) else self._value
-        return scores
+        return require_scores(self.argument, self._value(), self.num_rows) if callable(self._value) else self._value
 
     def require_same_kind(self, comm: Communicator, **options: Any) -> None:
         """Refuse ranks of which some gave a name or one of these options, and others another or none; collective."""
@@ -284,12 +309,6 @@ class VertexScores:
             if scores is None or not is_part:
                 return np.arange(count), None
             return highest(scores, count), scores
-
-    def _checked(self, value: Any) -> NDArray[Any]:
-        scores = as_weights(self.argument, as_array(self.argument, value))
-        check_length(self.argument, scores, self.num_rows, "vertex")
-        check_weights(self.argument, scores)
-        return scores
 
 
 def ranks_of(source: Any, workload: Mapping[str, Any]) -> Communicator:

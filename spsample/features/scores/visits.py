@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int, require_type
-from spsample.common.threads import compiled_core
 from spsample.features.scores.column_sums import PHASE
 from spsample.sampling import Biased, BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments, require_word
@@ -70,7 +69,8 @@ class EpochVisits:
         counts = np.zeros(self.graph.num_nodes, np.int64)
         for epoch in epochs:
             for bulk in self._bulks(require_word("epochs", epoch)):
-                add_visits(counts, [minibatch.src_nodes for minibatch in bulk.to_host()])
+                for minibatch in bulk.to_host():
+                    counts[minibatch.src_nodes] += 1  # distinct within a batch
         return self.graph.comm.all_reduce(counts, phase=PHASE)
 
     def _bulks(self, epoch: int) -> Iterator[BulkSample]:
@@ -111,24 +111,6 @@ def trial_visits(
     epochs = require_int("epochs", epochs, minimum=1)
     trial = EpochVisits(graph, seeds, sampler, batch_size, keys.trial_seed(random_seed))
     return trial.count(range(epochs)), epochs * trial.num_batches
-
-
-def add_visits(counts: Int64Array, batches: Sequence[Int64Array]) -> None:
-    """Add 1 for each batch that has a vertex, whose ids are distinct within a batch.
-
-    Examples
-    --------
-    >>> counts = np.zeros(3, np.int64)
-    >>> add_visits(counts, [np.array([0, 2]), np.array([2])])
-    >>> counts.tolist()
-    [1, 0, 2]
-    """
-    core = compiled_core()
-    for ids in batches:
-        if core is None:
-            counts[ids] += 1
-        else:
-            core.add_rows(np.array([0, len(ids)]), np.ascontiguousarray(ids), np.ones(1), 1.0, counts)
 
 
 def presc(

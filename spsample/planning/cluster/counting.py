@@ -11,16 +11,12 @@ from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.random import ROUND_DRAWS
-from spsample.common.lazily import lazily
 from spsample.distributed.placement import equal_bounds
 from spsample.distributed.rounds import SPARE_DRAWS, piece_of_draws
 from spsample.planning.cluster.exchanges import BlockRows, FloatArray, GridShape, grouped
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.sampler import DrawLaw
 from spsample.store import Graph
-
-SPARSE = 16  # vertices per column from which on columns are sorted instead of marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +79,9 @@ def _frontier(graph: Graph, layer: BulkLayer, known: Int64Array, *, has_gaps: bo
     first = layer.indptr_ranges.begin[batch] + row
     edges = layer.indptr[first + 1] - layer.indptr[first]
     degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
-    gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
+    gaps = np.zeros(len(sizes), np.int64)
+    for i in range(len(sizes) if has_gaps else 0):
+        gaps[i] = np.diff(np.sort(layer.src[layer.src_ranges[i]]), prepend=0).max(initial=0)
     src = layer.src[_places(layer.src_ranges.begin, layer.src_ranges.size)]
     return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, src)
 
@@ -93,40 +91,26 @@ def _places(begins: Int64Array, sizes: Int64Array) -> Int64Array:
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - begins, sizes)
 
 
-def _largest_gaps(layer: BulkLayer) -> Int64Array:
-    batches = range(len(layer.src_ranges.size))
-    src = (np.sort(layer.src[layer.src_ranges[i]]).astype(np.int64) for i in batches)
-    return np.array([np.diff(vertices, prepend=0).max(initial=0) for vertices in src], np.int64)
-
-
 def count_by_owner(
-    groups: Int64Array, owners: Int64Array, shape: tuple[int, int], weights: NDArray[Any] | None = None
+    groups: Int64Array,
+    owners: Int64Array,
+    shape: tuple[int, int],
+    values: NDArray[Any] | float = 1.0,
+    op: np.ufunc = np.add,
 ) -> FloatArray:
-    """Count, or sum weights, by group and owner; owner -1 is left out.
+    """Count, sum values, or reduce them otherwise, by group and owner; owner -1 is left out.
 
     Examples
     --------
     >>> count_by_owner(np.array([0, 1, 1, 1]), np.array([1, 0, 0, -1]), (2, 2)).tolist()
     [[0.0, 1.0], [2.0, 0.0]]
-    """
-    kept = owners >= 0
-    weights = None if weights is None else weights[kept]
-    counted = np.bincount(groups[kept] * shape[1] + owners[kept], weights, shape[0] * shape[1])
-    return counted.astype(np.float64).reshape(shape)
-
-
-def longest_by_owner(groups: Int64Array, owners: Int64Array, shape: tuple[int, int], values: Int64Array) -> FloatArray:
-    """The largest value by group and owner; owner -1 is left out.
-
-    Examples
-    --------
-    >>> longest_by_owner(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2), np.array([5, 3, 7])).tolist()
+    >>> count_by_owner(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2), np.array([5, 3, 7]), np.maximum).tolist()
     [[0.0, 5.0], [7.0, 0.0]]
     """
-    kept = owners >= 0
-    largest = np.zeros(shape)
-    np.maximum.at(largest, (groups[kept], owners[kept]), values[kept])
-    return largest
+    kept, counted = owners >= 0, np.zeros(shape)
+    cells = groups[kept] * shape[1] + owners[kept]
+    op.at(counted.reshape(-1), cells, values[kept].astype(np.float64) if isinstance(values, np.ndarray) else values)
+    return counted
 
 
 def longest_rows(graph: Graph, blocks: BlockRows) -> FloatArray:
@@ -159,16 +143,9 @@ def merged_columns(
     order = np.argsort(cells, kind="stable")
     filled, first = np.unique(cells[order], return_index=True)
     for cell, rows in zip(filled.tolist(), np.split(kept[order], first[1:]), strict=True):
-        times = _times(columns_of(graph, frontier, rows), graph.num_nodes)
-        counted.flat[cell], most.flat[cell] = np.count_nonzero(times), times.max(initial=0)
+        times = np.unique(columns_of(graph, frontier, rows), return_counts=True)[1]
+        counted.flat[cell], most.flat[cell] = len(times), times.max(initial=0)
     return counted, most
-
-
-def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
-    """Return how often each column appears, some of them 0 times."""
-    if num_nodes > SPARSE * len(columns):
-        return np.unique(columns, return_counts=True)[1]
-    return np.bincount(columns)
 
 
 def columns_of(graph: Graph, frontier: LayerRows, rows: Int64Array) -> Int64Array:
@@ -198,18 +175,12 @@ def expected_draws(
     if sampler.replace:
         return np.minimum(np.bincount(frontier.batch, frontier.degrees, len(frontier.sources)), float(s))
     cuts = np.searchsorted(frontier.batch, np.arange(len(frontier.sources) + 1))
-    return np.array(
-        [_draws_of_batch(graph, frontier, np.arange(*cut), sampler, (s, spare)) for cut in pairwise(cuts)], np.float64
-    )
-
-
-def _draws_of_batch(
-    graph: Graph, frontier: LayerRows, rows: Int64Array, sampler: Sampler, size: tuple[int, float]
-) -> float:
-    columns, degrees = columns_of(graph, frontier, rows), frontier.degrees[rows]
-    weights = entry_weights(graph.weighting, sampler.power, degrees)
-    each = None if graph.weighting == "unweighted" else np.repeat(weights, degrees)
-    return _draws_of(columns, each, graph.num_nodes, *size)
+    drawn = []
+    for rows in (np.arange(*cut) for cut in pairwise(cuts)):
+        degrees = frontier.degrees[rows]
+        weights = np.repeat(entry_weights(graph.weighting, sampler.power, degrees), degrees)
+        drawn.append(_draws_of(columns_of(graph, frontier, rows), weights, s, spare))
+    return np.array(drawn, np.float64)
 
 
 def entry_weights(weighting: str, power: int, degrees: Int64Array) -> FloatArray:
@@ -236,30 +207,22 @@ def graph_draws(graph: Graph, sampler: Sampler, s: int, num_ranges: int, spare: 
         return np.zeros(num_ranges)
     columns, rows = graph.indices[places], np.searchsorted(graph.indptr, places, side="right") - 1
     weights = entry_weights(graph.weighting, sampler.power, graph.indptr[rows + 1] - graph.indptr[rows])
-    drawn = min(s, len(columns)) if sampler.replace else _draws_of(columns, weights, graph.num_nodes, s, spare)
+    drawn = min(s, len(columns)) if sampler.replace else _draws_of(columns, weights, s, spare)
     ranges = np.searchsorted(equal_bounds(graph.num_nodes, num_ranges), columns, side="right") - 1
     shares: FloatArray = np.bincount(ranges, weights, num_ranges) / weights.sum()
     return drawn * shares
 
 
-def _draws_of(columns: Int64Array, weights: FloatArray | None, num_nodes: int, s: int, spare: float) -> float:
+def _draws_of(columns: Int64Array, weights: FloatArray, s: int, spare: float) -> float:
     if len(columns) <= s:
         return len(columns)
-    shares = _sums_by_column(columns, weights, num_nodes)
-    shares /= shares.sum()
+    shares = np.bincount(np.unique(columns, return_inverse=True)[1].reshape(-1), weights)
+    shares = shares[shares > 0] / shares.sum()
     piece = piece_of_draws(s, spare)
     for count in np.arange(piece, ROUND_DRAWS * s, piece).tolist():
         if float(-np.expm1(count * np.log1p(-np.minimum(shares, 1 - 1e-12))).sum()) >= s:
             return float(count)
     return float(ROUND_DRAWS * s)
-
-
-def _sums_by_column(columns: Int64Array, weights: FloatArray | None, num_nodes: int) -> FloatArray:
-    """Sums of weights, or how often each column that is there appears."""
-    if num_nodes > SPARSE * len(columns):
-        columns = np.unique(columns, return_inverse=True)[1]
-    counted = np.bincount(columns, weights).astype(np.float64)
-    return counted[counted > 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,93 +358,50 @@ class LayerCounting:
 
     def counts(self, *, with_stages: bool) -> BatchCounts:
         """Counts of each batch. Those of stages are 0 unless asked for, and so are those that the law has none of."""
-        frontier, owners, columns = self.frontier, self._owners, self._columns
-        by_block, by_column = self._by_block(frontier), self._by_column(frontier)
-        sums, most_summed = self._sums()
-        stage_entries = stage_most_summed = np.zeros(by_column)
-        if with_stages:
-            stage_entries, stage_most_summed = self._stage_entries()
+        rows, owners = self.frontier, self.blocks.owners(self.frontier.vertices)
+        columns = np.where(owners >= 0, self.shape.stage_columns[owners], -1)
+        by_block = len(rows.sources), self.blocks.num_blocks
+        by_column = len(rows.sources), self.shape.replication
         return dict(
-            pairs=count_by_owner(frontier.batch, owners, by_block),
-            edges=count_by_owner(frontier.batch, owners, by_block, frontier.edges),
-            positions=self._positions(),
-            sums=sums,
-            most_summed=most_summed,
-            sources_by_range=self._sources_by_range(),
-            longest=longest_by_owner(frontier.batch, owners, by_block, frontier.degrees),
-            longest_edges=longest_by_owner(frontier.batch, owners, by_block, frontier.edges),
-            sources=frontier.sources.astype(np.float64),
-            gaps=frontier.gaps.astype(np.float64),
-            stage_entries=stage_entries,
-            stage_most_summed=stage_most_summed,
-            stage_rows=count_by_owner(frontier.batch, columns, by_column),
-            stage_edges=count_by_owner(frontier.batch, columns, by_column, frontier.edges),
+            pairs=count_by_owner(rows.batch, owners, by_block),
+            edges=count_by_owner(rows.batch, owners, by_block, rows.edges),
+            longest=count_by_owner(rows.batch, owners, by_block, rows.degrees, np.maximum),
+            longest_edges=count_by_owner(rows.batch, owners, by_block, rows.edges, np.maximum),
+            sources=rows.sources.astype(np.float64),
+            gaps=rows.gaps.astype(np.float64),
+            stage_rows=count_by_owner(rows.batch, columns, by_column),
+            stage_edges=count_by_owner(rows.batch, columns, by_column, rows.edges),
+            **self._of_law(owners, columns, with_stages),
         )
 
-    def _by_block(self, frontier: LayerRows) -> tuple[int, int]:
-        return len(frontier.sources), self.blocks.num_blocks
-
-    def _by_column(self, frontier: LayerRows) -> tuple[int, int]:
-        return len(frontier.sources), self.shape.replication
-
-    @property
-    def _law(self) -> DrawLaw:
-        return self.sampler.draw_law(self.graph.weighting)
-
-    @lazily
-    def _owners(self) -> Int64Array:
-        """Block row of each row of the frontier; -1 for hubs."""
-        return self.blocks.owners(self.frontier.vertices)
-
-    @lazily
-    def _columns(self) -> Int64Array:
-        """The column of the grid in whose stages each row is; -1 for hubs."""
-        return np.where(self._owners >= 0, self.shape.stage_columns[self._owners], -1)
-
-    @lazily
-    def _merged(self) -> LayerRows:
-        """The rows of which the columns of entries are looked at."""
-        if self._law == "row" or self.merged_batches is None:
-            return self.frontier
-        return self.frontier.first(self.merged_batches)
-
-    def _positions(self) -> FloatArray:
-        """Entry law: draws go where the frontier's entries are. Those from the whole graph go to ranges of columns."""
-        rows, graph = self._merged, self.graph
-        by_block = self._by_block(rows)
-        if self._law == "graph":
-            return np.tile(graph_draws(graph, self.sampler, self.size, by_block[1], self.spare), (by_block[0], 1))
-        if self._law != "entry":
-            return np.zeros(by_block)
-        likely = entry_weights(graph.weighting, self.sampler.power, rows.degrees) * rows.degrees
-        entries = np.bincount(rows.batch, likely, by_block[0])
-        drawn = expected_draws(graph, rows, self.sampler, self.size, self.spare)
-        here = count_by_owner(rows.batch, self._owners[: len(rows.batch)], by_block, likely)
-        return here * (drawn / np.where(entries > 0, entries, 1.0))[:, None]
-
-    def _sources_by_range(self) -> FloatArray:
-        """Src vertices by the range of columns in which their numerators are (graph law)."""
-        if self._law != "graph":
-            return np.zeros(self._by_block(self.frontier))
-        return count_sources(self.frontier, self.graph.num_nodes, self.shape)
-
-    def _sums(self) -> tuple[FloatArray, FloatArray]:
-        """Entries of Q A as each block row's owner sums them, and the most in one column (column law)."""
-        rows = self._merged
-        by_block = self._by_block(rows)
-        if self._law != "column":
-            return np.zeros(by_block), np.zeros(by_block)
-        return merged_columns(self.graph, rows, self._owners[: len(rows.batch)], by_block)
-
-    def _stage_entries(self) -> tuple[FloatArray, FloatArray]:
-        """Entries of P, and the most that were added up: under the column law those of a few batches."""
-        rows, by_column = self.frontier, self._by_column(self.frontier)
-        if self._law == "column":
-            few = self._merged
-            return merged_columns(self.graph, few, self._columns[: len(few.batch)], self._by_column(few))
-        if self._law == "graph":
-            return np.zeros(by_column), np.zeros(by_column)
-        return count_by_owner(rows.batch, self._columns, by_column, rows.degrees), np.ones(by_column)
+    def _of_law(self, owners: Int64Array, columns: Int64Array, with_stages: bool) -> BatchCounts:
+        """Draws, sums, numerators and entries of P, as far as the law has any."""
+        graph, sampler, rows = self.graph, self.sampler, self.frontier
+        law = sampler.draw_law(graph.weighting)
+        few = rows if law == "row" or self.merged_batches is None else rows.first(self.merged_batches)
+        owned, staged = owners[: len(few.batch)], columns[: len(few.batch)]
+        by_block = len(few.sources), self.blocks.num_blocks
+        by_column = len(rows.sources), self.shape.replication
+        counts = dict.fromkeys(("positions", "sums", "most_summed", "sources_by_range"), np.zeros(by_block))
+        counts |= dict.fromkeys(("stage_entries", "stage_most_summed"), np.zeros(by_column))
+        if law == "graph":
+            drawn = graph_draws(graph, sampler, self.size, by_block[1], self.spare)
+            counts["positions"] = np.tile(drawn, (by_block[0], 1))
+            counts["sources_by_range"] = count_sources(rows, graph.num_nodes, self.shape)
+        elif law == "entry":  # draws go where the frontier's entries are
+            likely = entry_weights(graph.weighting, sampler.power, few.degrees) * few.degrees
+            entries = np.bincount(few.batch, likely, by_block[0])
+            each = expected_draws(graph, few, sampler, self.size, self.spare) / np.where(entries > 0, entries, 1.0)
+            counts["positions"] = count_by_owner(few.batch, owned, by_block, likely) * each[:, None]
+        elif law == "column":
+            counts["sums"], counts["most_summed"] = merged_columns(graph, few, owned, by_block)
+        if with_stages and law == "column":
+            of_stages = merged_columns(graph, few, staged, (by_block[0], by_column[1]))
+            counts["stage_entries"], counts["stage_most_summed"] = of_stages
+        elif with_stages and law != "graph":
+            counts["stage_entries"] = count_by_owner(rows.batch, columns, by_column, rows.degrees)
+            counts["stage_most_summed"] = np.ones(by_column)
+        return counts
 
 
 def hop_counts(
@@ -517,6 +437,5 @@ def count_sources(frontier: LayerRows, num_nodes: int, shape: GridShape) -> Floa
     """(k, p/c): src vertices of each batch, by the range of vertices, n / (p/c) of them, that they lie in."""
     ranges = BlockRows(equal_bounds(num_nodes, shape.num_blocks))
     batch = np.repeat(np.arange(len(frontier.sources)), frontier.sources)
-    return count_by_owner(
-        batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.num_blocks)
-    )
+    cells = len(frontier.sources), ranges.num_blocks
+    return count_by_owner(batch, ranges.owners(frontier.src.astype(np.int64)), cells)

@@ -101,6 +101,19 @@ def grouped(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> Flo
     return reduced
 
 
+def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) -> FloatArray:
+    """(p,): of rank (i, j) what row group i has in the block rows of column j, from (p/c, p/c).
+
+    Examples
+    --------
+    >>> in_columns(GridShape(4, 2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    sums = np.zeros((shape.replication, shape.num_blocks))
+    op.at(sums, shape.stage_columns, by_group.T)
+    return sums.T.reshape(shape.ranks)
+
+
 class BlockRows:
     """Contiguous block rows of A, and hub rows, which every rank holds.
 
@@ -319,17 +332,15 @@ def answered(shape: GridShape, needed: FloatArray) -> FloatArray:
 def request(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """Bytes `needed[r, i]` from rank r to the owner of block row i in its column group."""
     sent, received = asked(shape, needed), answered(shape, needed)
-    return _all_to_all(phase, "request", sent, received, asked(shape, np.sign(needed)))
+    messages = asked(shape, np.sign(needed))
+    return ExchangeCost(phase, "request", "column", sent, received, messages, _most(sent, received))
 
 
 def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
     """The other way: bytes `needed[r, i]` from the owner of block row i to rank r."""
     sent, received = answered(shape, needed), asked(shape, needed)
-    return _all_to_all(phase, "reply", sent, received, answered(shape, np.sign(needed)))
-
-
-def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> ExchangeCost:
-    return ExchangeCost(phase, kind, "column", sent, received, messages, _most(sent, received))
+    messages = answered(shape, np.sign(needed))
+    return ExchangeCost(phase, "reply", "column", sent, received, messages, _most(sent, received))
 
 
 def stages_request(phase: Phase, shape: GridShape, needed: FloatArray) -> ExchangeCost:
@@ -354,12 +365,9 @@ def _in_stages(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _by_rank(shape: GridShape, others: FloatArray) -> tuple[FloatArray, FloatArray]:
-    columns, blocks = shape.stage_columns, shape.num_blocks
-    asks = np.zeros((blocks, shape.replication))
-    answers = np.zeros_like(asks)
-    np.add.at(asks.T, columns, others.T)
-    answers[np.arange(blocks), columns] = others.sum(axis=0)
-    return asks.reshape(-1), answers.reshape(-1)
+    answers = np.zeros((shape.num_blocks, shape.replication))
+    answers[np.arange(shape.num_blocks), shape.stage_columns] = others.sum(axis=0)
+    return in_columns(shape, others), answers.reshape(-1)
 
 
 def _longest(shape: GridShape, stage: FloatArray) -> float:
@@ -478,8 +486,6 @@ class Network:
     duplex : float
         What is left of the bandwidth each way where all ranks send and receive: 1; 0.5 where a link carries one of the
         two at a time; less where the ranks share what carries them.
-    per_exchange : float
-        Seconds that an exchange takes in any case, beside those of its messages.
     """
 
     name: str
@@ -488,7 +494,6 @@ class Network:
     adapters: int
     ranks_per_node: int
     duplex: float = 1.0
-    per_exchange: float = 0.0
 
     def to_other_nodes(self, ranks_per_node: int) -> Link:
         """The link of one rank to other nodes: an adapter, or its share where ranks are more than adapters."""
@@ -509,8 +514,7 @@ class Network:
         messages, away = float(exchange.messages.max()), self.to_other_nodes(ranks_per_node)
         serial = max(exchange.serial, exchange.both_ways / (2 * self.duplex))
         inside = self.inside.seconds(share * messages, share * serial)
-        exchanges = messages / max(peers_of(exchange.scope, shape), 1)
-        return self.per_exchange * exchanges + inside + away.seconds((1 - share) * messages, (1 - share) * serial)
+        return inside + away.seconds((1 - share) * messages, (1 - share) * serial)
 
 
 PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)

@@ -123,13 +123,6 @@ class _Layer(NamedTuple):
     times: Int64Array
 
 
-def _layer(frontier: LayerRows, size: int) -> _Layer:
-    _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
-    order = np.sort(frontier.vertices)
-    times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
-    return _Layer(frontier, size, vertices, degrees, times)
-
-
 @dataclass(frozen=True, eq=False)
 class Pilot:
     """Batches sampled here, and how bulks on a cluster follow from them.
@@ -166,16 +159,16 @@ class Pilot:
     seconds: float = 0.0
     seeds: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    @property
-    def num_seeds(self) -> int:
-        """Seeds of an epoch, about."""
-        return self.num_batches * self.batch_size
-
     @lazily
     def layers(self) -> list[_Layer]:
         """Frontiers of the pilots, nearest the seeds first."""
         sizes = self.bulk.sampler.sizes
-        return [_layer(frontier, s) for frontier, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
+        layers = []
+        for frontier, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True):
+            _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
+            times = np.unique(frontier.vertices, return_counts=True)[1]
+            layers.append(_Layer(frontier, s, vertices, degrees, times))
+        return layers
 
 
 def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[Visits, Visits]:
@@ -268,7 +261,7 @@ class _PredictedRanks:
     def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         batches = self._groups if grouped else self._batches
         owners, cells = blocks.owners(frontier.vertices), (len(frontier.sources), blocks.num_blocks)
-        weights = (None, frontier.degrees)
+        weights = (1.0, frontier.degrees)
         per_batch = (count_by_owner(frontier.batch, owners, cells, values) for values in weights)
         rows, entries = (
             self._shares(counted, batches) * self._united(visits, batches)
@@ -409,7 +402,10 @@ def scaled_pilot(
     few = max(round(batch_size / scale), 1)
     scale = batch_size / few
     seeds = np.flatnonzero(np.diff(smaller.indptr))
-    pilot = sample_pilot(smaller, seeds, _with_sizes(sampler, scale), batch_size=few)
+    fewer = sampler
+    if sampler.kind != "node-wise":  # layer sizes are divided, fanouts stay
+        fewer = sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
+    pilot = sample_pilot(smaller, seeds, fewer, batch_size=few)
     profile = replace(
         pilot.profile,
         num_nodes=num_nodes,
@@ -419,10 +415,3 @@ def scaled_pilot(
     )
     num_batches = -(-require_int("num_seeds", num_seeds, minimum=1) // batch_size)
     return replace(pilot, profile=profile, sampler=sampler, batch_size=batch_size, num_batches=num_batches, scale=scale)
-
-
-def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
-    """The sampler with its layer sizes divided; fanouts stay."""
-    if sampler.kind == "node-wise":
-        return sampler
-    return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])

@@ -83,6 +83,9 @@ def buffer_bytes(traffic: Iterable[ExchangeCost], steps: int) -> int:
     return round(max(sizes))
 
 
+_LARGEST = ("largest_rows", "largest_sources")
+
+
 def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
     """The plan of one rank's bulks, from the pilots; its budget is not used.
 
@@ -95,10 +98,15 @@ def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads:
     threads : int
         Threads of a rank.
     """
-    counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
+    counts, scale = BulkCounts.of(pilot.bulk), pilot.scale  # to the graph and the sampler that are planned for
+    layers = tuple(
+        replace(layer.scaled(scale), **{name: round(getattr(layer, name) * scale) for name in _LARGEST})
+        for layer in counts.layers
+    )
+    counts = replace(counts, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(scale))
     batches = -(-pilot.num_batches // shape.ranks)
     profile = pilot.profile
-    other_seeds = pilot.num_seeds - batches * pilot.batch_size
+    other_seeds = (pilot.num_batches - batches) * pilot.batch_size
     of_graph = pilot.sampler.draw_law(profile.weighting) == "graph"
     distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if of_graph else 0
     return BulkPlan(
@@ -114,20 +122,6 @@ def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads:
         id_bytes=profile.id_bytes,
         scratch=partial(host_scratch, profile, threads),
     )
-
-
-def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
-    """Counts of batches of the graph and with the sampler that are planned for."""
-    scaled = counts.scaled(counts.batches, pilot.scale)
-    layers = tuple(
-        replace(
-            layer,
-            largest_rows=round(layer.largest_rows * pilot.scale),
-            largest_sources=round(layer.largest_sources * pilot.scale),
-        )
-        for layer in scaled.layers
-    )
-    return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
 MAX_CELLS = 1 << 22  # ranks times block rows of a plan
@@ -357,28 +351,24 @@ class _Planned:
     def plan(self) -> GridPlan:
         largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
         if self._cluster.bulk_size is not None:
-            return self._asked(min(self._cluster.bulk_size, self._pilot.num_batches), self._size(largest))
+            size = min(self._cluster.bulk_size, self._pilot.num_batches)
+            return self._of_size(size, self._size(largest), f"a bulk of {size:,} takes")
         if largest == 0:
-            return self._refused(0, self._size(1), "one batch per rank takes")
+            return self._of_size(self._size(1), 0, "one batch per rank takes")
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
         seconds = {m: sum(phase.seconds for phase in self._epoch(self._size(m))) for m in halves}
         best = min(m for m in halves if seconds[m] <= NEARLY * min(seconds.values()))
-        size = self._size(best)
-        return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
+        return self._of_size(self._size(best), self._size(largest), "")
 
-    def _asked(self, size: int, largest: int) -> GridPlan:
-        """The plan of bulks of `size`, where `largest` fit."""
+    def _of_size(self, size: int, largest: int, what: str) -> GridPlan:
+        """The plan of bulks of `size`, where `largest` fit; refused where they do not, with `what` takes too much."""
         memory, _ = self._of_bulk(size)
-        if sum(memory.values()) > self._cluster.memory_per_rank:
-            return self._refused(largest, size, f"a bulk of {size:,} takes")
-        return GridPlan(self._shape, largest, size, memory, self._epoch(size), "")
-
-    def _refused(self, largest: int, size: int, what: str) -> GridPlan:
-        memory, _ = self._of_bulk(size)
+        total = sum(memory.values())
+        if total <= self._cluster.memory_per_rank:
+            return GridPlan(self._shape, largest, size, memory, self._epoch(size), "")
         largest_parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
         parts = ", ".join(f"{name} {format_bytes(part)}" for name, part in largest_parts)
-        refusal = f"{what} {format_bytes(sum(memory.values()))}: {parts}"
-        return GridPlan(self._shape, largest, size, memory, (), refusal)
+        return GridPlan(self._shape, largest, size, memory, (), f"{what} {format_bytes(total)}: {parts}")
 
     def _size(self, per_rank: int) -> int:
         """Batches of a bulk of which a rank has `per_rank`; an epoch at most."""

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,7 @@ from spsample.planning.cluster.exchanges import (
     Phase,
     WireWidths,
     grouped,
+    in_columns,
     widths,
 )
 from spsample.sampling import Sampler
@@ -114,18 +114,14 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> 
     rows = whole_rows(hop, wire, edge_ids=False)
     as_rows = rows <= sums + later[:, None]
     yield from frontier(counts, hop, wire)
-    yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
+    totals = k * (widths(hop.row_entries) + exchanges.EXPONENT_BYTES)  # of each batch, and the largest exponent
+    yield from _asked("totals", counts, np.zeros_like(sums), totals)
     if wire.row_normalized:
         yield from _asked("totals", counts, np.zeros_like(hop.rows), row_totals(hop))
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
     yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
-
-
-def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
-    """For each batch the entries of its frontier, and the largest exponent."""
-    return batches * (widths(hop.row_entries) + exchanges.EXPONENT_BYTES)
 
 
 def whole_rows(hop: HopCounts, wire: WireWidths, *, edge_ids: bool) -> FloatArray:
@@ -176,8 +172,11 @@ def src_sets(hop: HopCounts) -> FloatArray:
 
 def masked_edges(hop: HopCounts, wire: WireWidths) -> FloatArray:
     """Edges as places among the src vertices, and how many there are in each pair's row."""
-    edge_bytes = exchanges.length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
-    return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
+    return hop.pairs * widths(hop.longest_edges) + hop.edges * _edge_bytes(hop, wire)
+
+
+def _edge_bytes(hop: HopCounts, wire: WireWidths) -> int:
+    return exchanges.length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
 
 
 COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireWidths], Iterable[ExchangeCost]]] = {
@@ -235,19 +234,6 @@ def stages_of(shape: GridShape) -> int:
     return int(np.bincount(shape.stage_columns).max())
 
 
-def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) -> FloatArray:
-    """(p,): of rank (i, j) what row group i has in the block rows of column j, from (p/c, p/c).
-
-    Examples
-    --------
-    >>> in_columns(GridShape(4, 2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [1.0, 2.0, 3.0, 4.0]
-    """
-    sums = np.zeros((shape.replication, shape.num_blocks))
-    op.at(sums, shape.stage_columns, by_group.T)
-    return sums.T.reshape(shape.ranks)
-
-
 def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): rows of P, once for each batch."""
     return row_lengths(counts.shape, hop) + hop.stage_entries * wire.entry_bytes
@@ -281,8 +267,8 @@ def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths) ->
 
 def masked(shape: GridShape, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): edges into the src vertices as places among these, and how many there are in each row."""
-    edge_bytes = exchanges.length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
-    return hop.stage_rows * widths(_longest_in_stages(shape, hop.longest_edges)) + hop.stage_edges * edge_bytes
+    lengths = hop.stage_rows * widths(_longest_in_stages(shape, hop.longest_edges))
+    return lengths + hop.stage_edges * _edge_bytes(hop, wire)
 
 
 def _longest_in_stages(shape: GridShape, longest: FloatArray) -> FloatArray:
@@ -354,7 +340,9 @@ def bulk_traffic(
                     traffic += COLUMN_EXCHANGES[law](counts, hop, s, wire)
                 else:
                     traffic += stages_exchanges(counts, hop, law, wire, algorithm)
-        traffic += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
+        # none where every rank has the rows of its batches
+        rounds = 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
+        traffic += status(counts.shape, algorithm, len(counts.hops) * rounds)
         steps = int(counts.batches.max())
         if feature_bytes:
             traffic += features(counts.shape, counts.inputs, wire, feature_bytes, steps)
@@ -365,11 +353,6 @@ def bulk_traffic(
 
 _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 2, "column": 0, "graph": 1}
 """Rounds in a layer, at least, in which the ranks ask each other whether one of them has to go on drawing."""
-
-
-def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
-    """Rounds in which ranks ask each other in a layer; none where every rank has the rows of its batches."""
-    return 0 if law == "entry" and algorithm != "column" else _ROUNDS[law]
 
 
 def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[ExchangeCost]:
@@ -428,14 +411,12 @@ def by_phase(traffic: Iterable[ExchangeCost]) -> dict[Phase, PhaseBytes]:
     150.0
     """
     listed = list(traffic)
-    grouped = {phase: [exchange for exchange in listed if exchange.phase == phase] for phase in PHASES}
-    return {phase: _summed(ones) for phase, ones in grouped.items() if ones}
-
-
-def _summed(traffic: list[ExchangeCost]) -> PhaseBytes:
-    sent, received, messages = (
-        np.sum([getattr(exchange, name) for exchange in traffic], axis=0) for name in ("sent", "received", "messages")
-    )
-    return PhaseBytes(
-        float(sent.mean()), float(sent.max()), float(received.mean()), float(received.max()), float(messages.max())
-    )
+    phases: dict[Phase, PhaseBytes] = {}
+    for phase in PHASES:
+        ones = [exchange for exchange in listed if exchange.phase == phase]
+        if ones:
+            names = ("sent", "received", "messages")
+            sent, received, messages = (np.sum([getattr(one, name) for one in ones], axis=0) for name in names)
+            sizes = (sent.mean(), sent.max(), received.mean(), received.max(), messages.max())
+            phases[phase] = PhaseBytes(*map(float, sizes))
+    return phases

@@ -15,7 +15,6 @@ from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
-from spsample.features.caching.lookahead import MAX_ITEMS, Lookahead, LookaheadRows, by_score, rows_ahead
 from spsample.features.gathering import SlotMap, slot_map_bytes
 from spsample.features.keeper import (
     CacheCounts,
@@ -30,6 +29,7 @@ from spsample.features.keeper import (
     rows_beside,
     rows_within,
 )
+from spsample.features.lookahead import MAX_ITEMS, Lookahead, LookaheadRows, by_score, rows_ahead
 from spsample.features.scores.registry import VertexScores, ranks_of
 from spsample.features.source import FeatureSource, FileChangeGuard
 

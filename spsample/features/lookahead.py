@@ -18,7 +18,7 @@ from spsample.common.locks import MendedInForks, was_held
 from spsample.errors import InputError
 from spsample.features.gathering import HitsAndMisses, require_core, row_reader
 from spsample.features.keeper import LINE_BYTES, KeptRows, Targets, part, require_fingerprint, targets
-from spsample.features.score_order import highest
+from spsample.features.scores.registry import highest
 from spsample.store.validation import as_vertex_ids, check_ids
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MAX_ITEMS = 2**31 - 1
-_WORD_BYTES, _PLACE_WORDS, _USE_BYTES, _OTHER_BYTES = 4, 4, 8, 320
+_WORD_BYTES, _PLACE_WORDS, _OTHER_BYTES = 4, 4, 320
 
 
 class Decision(NamedTuple):
@@ -152,11 +152,6 @@ class Lookahead:
         """Bytes for items and places; see `lookahead_bytes`."""
         return int(self._planner.nbytes)
 
-    @property
-    def known_bytes(self) -> int:
-        """Bytes for what is announced; see `known_bytes`."""
-        return int(self._planner.known_bytes)
-
     def announce(self, batches: Sequence[ArrayLike]) -> None:
         """Append batches to what is known.
 
@@ -230,17 +225,6 @@ def lookahead_bytes(num_items: int, capacity: int) -> int:
     6613216
     """
     return _WORD_BYTES * lookahead_words(num_items, capacity) + capacity // 62 * 8 + _OTHER_BYTES
-
-
-def known_bytes(uses: int) -> int:
-    """Bytes of `Lookahead` for batches of `uses` items in all, known at a time: room for a power of two of them.
-
-    Examples
-    --------
-    >>> known_bytes(1000)
-    8192
-    """
-    return _USE_BYTES * (1 << max(uses - 1, 63).bit_length())
 
 
 _PLACE_BYTES = 8
@@ -416,33 +400,23 @@ class LookaheadRows(MendedInForks):
 
     def _begin(self, ids: NDArray[Any]) -> _Call:
         """Decide on a call. Of places with rows on their way none is read, unless only later calls put them there."""
-        decision = self._hinted_decision(ids)
-        if decision is None:
+        if not (np.array_equal(self._fixed[0][0], ids) if self._fixed else self._lookahead.is_next(ids)):
+            known = len(self._fixed) + self._lookahead.known
+            if self._others == 0:
+                self._most_others = max(known, _SURELY_OTHERS)
+            self._others += 1
+            if known and self._others >= self._most_others:
+                self._forget_known()
             hits, places, misses = self._lookahead.find(ids)
             nothing = np.empty(0, np.int64)
             return _Call(self._without_awaited(Decision(hits, places, misses, nothing, nothing)), 0, self._generation)
+        self._others = 0
+        decision = self._fixed.popleft()[1] if self._fixed else self._step()
         if self._in_flight:
             decision = self._without_awaited(decision)
         self._in_flight += 1
         self._calls += 1
         return _Call(decision, self._calls, self._generation)
-
-    def _hinted_decision(self, ids: NDArray[Any]) -> Decision | None:
-        """The decision on the next announced call; None where these are not its ids."""
-        if not (np.array_equal(self._fixed[0][0], ids) if self._fixed else self._lookahead.is_next(ids)):
-            self._count_other()
-            return None
-        self._others = 0
-        return self._fixed.popleft()[1] if self._fixed else self._step()
-
-    def _count_other(self) -> None:
-        """Another call came than the next one that is known."""
-        known = len(self._fixed) + self._lookahead.known
-        if self._others == 0:
-            self._most_others = max(known, _SURELY_OTHERS)
-        self._others += 1
-        if known and self._others >= self._most_others:
-            self._forget_known()
 
     def _forget_known(self) -> None:
         self._lookahead.forget(np.flatnonzero(self._awaited))
