@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array, Matrix
-from spsample.comm.communicator import Communicator
-from spsample.comm.local import LocalCommunicator
+from spsample.comm import Communicator, LocalCommunicator
 from spsample.common.memory import available_memory
 from spsample.errors import DTypeError, InputError
 from spsample.sparse.operand import GraphOperand
