@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from spsample.store import validation
 
 ARRAYS = ("indptr", "indices", "data", "edge_ids")
 """The arrays that identify a graph, by their names in a store."""
-
-_Arrays = TypeVar("_Arrays", bound="GraphArrays")
 
 
 class StoreOrigin(NamedTuple):
@@ -66,12 +64,6 @@ class GraphArrays:
         """Return indices, data or edge_ids in any order: nothing is read."""
         array: NDArray[Any] | None = getattr(self, name)
         return array
-
-    def row_normalized(self: _Arrays) -> _Arrays:
-        """Return the same arrays, each entry of a row of d entries being 1/d; there are no data."""
-        made = copy(self)
-        made.weighting = "row"
-        return made
 
     def operand(self, backend: Backend) -> LocalOperand:
         """Return A as the sampling algebra sees it."""
@@ -134,7 +126,9 @@ def from_edges(
         weights = validation.as_weights(names[1], edge_weight)
         check_length(names[1], weights, edges.shape[1], "edge")
         validation.check_weights(names[1], weights)
-    return _sorted_arrays(edges[0], edges[1], weights, n)
+    indptr, indices, order = sort_entries(edges[0], edges[1], n)
+    ordered = weights if weights is None or order is None else weights[order]
+    return GraphArrays(indptr, indices, ordered, order)  # no edge ids where they were in order already
 
 
 def from_matrix(matrix: Any) -> GraphArrays:
@@ -150,23 +144,15 @@ def from_matrix(matrix: Any) -> GraphArrays:
         starts = validation.as_id_vector("matrix.indptr", matrix.indptr)
         end = int(starts[-1]) if len(starts) else 0  # scipy allows room behind the last entry
         return from_csr(starts, matrix.indices[:end], matrix.data[:end], None, prefix="matrix.")
-    triplets = _triplets(matrix)
-    weights = validation.as_weights("matrix.data", triplets.data)
-    check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
-    check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
-    validation.check_weights("matrix.data", weights)
-    validation.check_ids("matrix.row", triplets.row, n)
-    validation.check_ids("matrix.col", triplets.col, n)
-    return _sorted_arrays(triplets.col, triplets.row, weights, n)
-
-
-def _sorted_arrays(
-    sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int
-) -> GraphArrays:
-    """Sort checked edges; edge ids are None where they were in order already."""
-    indptr, indices, order = sort_entries(sources, rows, num_nodes)
-    ordered = weights if weights is None or order is None else weights[order]
-    return GraphArrays(indptr, indices, ordered, order)
+    try:
+        if matrix.format in ("csc", "bsr"):
+            matrix.check_format(full_check=True)
+        triplets = matrix.tocoo()
+        edges = np.stack([triplets.col, triplets.row])
+    except (ValueError, TypeError, IndexError) as error:
+        given = f"a broken {matrix.format} matrix ({error})"
+        raise InputError(argument="matrix", given=given, expected="a sound scipy.sparse matrix") from error
+    return from_edges(edges, n, triplets.data, ("matrix", "matrix.data"), "The matrix has {} rows.")
 
 
 def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
@@ -182,17 +168,6 @@ def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
     if dtype == np.int32 and n > validation.INT32_NODES:
         given = f"int32 for {n} vertices"
         raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
-
-
-def _triplets(matrix: Any) -> Any:
-    """Convert a scipy.sparse matrix to COO, once its own structure is known to be sound."""
-    try:
-        if matrix.format in ("csc", "bsr"):
-            matrix.check_format(full_check=True)
-        return matrix.tocoo()
-    except (ValueError, TypeError, IndexError) as error:
-        given = f"a broken {matrix.format} matrix ({error})"
-        raise InputError(argument="matrix", given=given, expected="a sound scipy.sparse matrix") from error
 
 
 def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
@@ -299,7 +274,9 @@ ROWS_AT_ONCE = 1 << 16
 def normalized(arrays: GraphArrays, kind: str) -> GraphArrays:
     """Return the arrays of A normalised: `kind` is "row" or "sym", as of `Graph.normalized`."""
     if kind == "row" and arrays.lying("data") is None:  # rows of a "row" graph sum to 1 already
-        return arrays.row_normalized()
+        made = copy(arrays)
+        made.weighting = "row"
+        return made
     values, per_row = entry_values(arrays), np.diff(arrays.indptr)
     sums = sums_by_row(arrays.indptr, values)
     if not np.isfinite(sums).all():

@@ -21,9 +21,11 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.store.folder import file_error
 from spsample.store.validation import INT32_NODES, MAX_NODES
@@ -208,6 +210,13 @@ def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: 
     if not isinstance(digest, str) or _SHA256.fullmatch(digest) is None:
         expected = "a JSON object with the digest of the graph, as the store has row_of_vertex"
         raise file_error(path, f"reordered {fact!r}", expected)
+
+
+def check_ends(path: str | Path, starts: NDArray[np.int64], num_edges: int) -> None:
+    """Check the first and the last row start: the only contents that are read on opening."""
+    if int(starts[0]) != 0 or int(starts[-1]) != num_edges:
+        given = f"rows from {starts[0]} to {starts[-1]}"
+        raise file_error(path, given, f"from 0 to the number of edges, {num_edges}")
 
 
 def _size(path: str, meta: dict[str, Any], key: str, least: int, most: int) -> int:

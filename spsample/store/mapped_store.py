@@ -1,4 +1,4 @@
-"""`MappedStore`: the files of a store on disk, opened by memory maps."""
+"""`MappedStore`: the files of a store on disk, opened by memory maps; `VertexIds`: its names of vertices."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_choice, require_path, require_type
+from spsample.common.checks import require_choice, require_path, require_type, short
+from spsample.common.lazily import lazily
 from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
 from spsample.store.construction import ARRAYS, GraphArrays, StoreOrigin
 from spsample.store.folder import file_error, is_partial, system_errors
-from spsample.store.layout import MAP_ARRAYS, MAX_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.npy import ACCESS, FileIdentity, check_file, locate, open_map
+from spsample.store.layout import (
+    MAP_ARRAYS,
+    MAX_META,
+    META_FILE,
+    ArraySpec,
+    array_file,
+    check_ends,
+    check_layout,
+    parse_meta,
+)
+from spsample.store.npy import ACCESS, FileIdentity, check_file, file_identity, locate, open_map
 from spsample.store.row_order import ReorderedArrays, RowOrder
+from spsample.store.validation import as_id_vector, as_vertex_ids
 from spsample.store.verification import record_path, recorded_sha256, require_recorded
 
 _MAX_TRIES = 10
@@ -79,7 +92,7 @@ class MappedStore:
         store = cls(folder, meta, specs)
         for name, spec in specs.items():
             store._files[name] = check_file(folder / array_file(name), spec)
-        store._check_ends()
+        check_ends(folder / array_file("indptr"), store.array("indptr"), meta["num_edges"])
         return store
 
     @property
@@ -192,20 +205,119 @@ class MappedStore:
         path = self.path / array_file(name)
         return path, locate(path, self._specs[name], self._files.get(name))
 
-    def _check_ends(self) -> None:
-        """Check the first and the last row start: the only contents that are read on opening."""
-        starts, edges = self.array("indptr"), self._meta["num_edges"]
-        if int(starts[0]) != 0 or int(starts[-1]) != edges:
-            given = f"rows from {starts[0]} to {starts[-1]}"
-            argument = str(self.path / array_file("indptr"))
-            raise file_error(argument, given, f"from 0 to the number of edges, {edges}")
+
+class VertexIds:
+    r"""The names that vertices have in the input: strings, or integers; a store without names has 0 to n - 1.
+
+    `GraphStore.vertices` makes one. Names are read from the files as they are asked for; the first call of `ids` reads
+    all of them, and keeps an index in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from spsample.convert import ConvertOptions, convert
+    >>> from spsample.store import GraphStore
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = Path(f"{folder.name}/edges.csv").write_text("src,dst\nbob,ann\ncid,bob\n")
+    >>> options = ConvertOptions(string_ids=True, columns=("src", "dst"))
+    >>> _ = convert(f"{folder.name}/edges.csv", f"{folder.name}/store", options)
+    >>> vertices = GraphStore.open(f"{folder.name}/store").vertices
+    >>> vertices.names([2, 0])
+    array(['cid', 'bob'], dtype=object)
+    >>> vertices.ids(["ann", "cid"])
+    array([1, 2])
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, store: MappedStore) -> None:
+        self._store = store
+        self._num_nodes = len(store.array("indptr")) - 1
+
+    def names(self, ids: Any) -> NDArray[Any]:
+        """Return the name of each of some vertices.
+
+        Parameters
+        ----------
+        ids : int array (k,)
+            Vertices, in any order, repeated or not.
+
+        Returns
+        -------
+        array (k,)
+            Of strings (dtype object) where vertices were named by ``--string-ids``, else int64.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If an id is not in [0, n).
+        """
+        vertices = as_vertex_ids("ids", ids, self._num_nodes).astype(np.int64)
+        if "original_ids" in self._store:
+            return np.asarray(self._store.array("original_ids"))[vertices]
+        return self._strings(vertices) if "names_ptr" in self._store else vertices
+
+    def ids(self, names: Any) -> NDArray[np.int64]:
+        """Return the vertex of each of some names; arguments and results as of `names`, the other way round.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If no vertex has such a name; the first one is named.
+        """
+        words = self._as_words(names) if "names_ptr" in self._store else as_id_vector("names", names).astype(np.int64)
+        vertices = self._places(words)
+        unknown = (vertices < 0) | (vertices >= self._num_nodes)
+        if unknown.any():
+            at = int(np.argmax(unknown))
+            name = words[at].item() if isinstance(words, np.ndarray) else words[at]
+            given = f"{short(name)} at position {at}"
+            raise InputError(argument="names", given=given, expected=f"names of vertices of {self._store.path}")
+        return vertices
+
+    def _strings(self, vertices: NDArray[np.int64]) -> NDArray[Any]:
+        starts, data = self._store.array("names_ptr"), self._store.array("names_data")
+        bounds = zip(starts[vertices].tolist(), starts[vertices + 1].tolist(), strict=True)
+        names = np.empty(len(vertices), object)
+        names[:] = [bytes(data[begin:end]).decode("utf-8", "surrogateescape") for begin, end in bounds]
+        return names
+
+    def _as_words(self, names: Any) -> list[str]:
+        values = names.tolist() if isinstance(names, np.ndarray) else names
+        words = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        if isinstance(values, str) or not all(isinstance(word, str) for word in words):
+            raise InputError(argument="names", given=short(names), expected="a sequence of strings")
+        return words
+
+    def _places(self, names: Any) -> NDArray[np.int64]:
+        """The vertex of each name; one out of range for an unknown name."""
+        if "names_ptr" in self._store:
+            return np.array([self._numbers.get(name, -1) for name in names], np.int64)
+        if "original_ids" not in self._store:
+            vertices: NDArray[np.int64] = names
+            return vertices
+        order, ascending = self._ascending
+        places = np.minimum(np.searchsorted(ascending, names), self._num_nodes - 1)
+        return np.where(ascending[places] == names, order[places], -1)
+
+    @lazily
+    def _numbers(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._strings(np.arange(self._num_nodes)))}
+
+    @lazily
+    def _ascending(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        ids = self._store.array("original_ids")
+        order = np.argsort(ids, kind="stable")
+        return order, np.asarray(ids)[order]
+
+    def __repr__(self) -> str:
+        return f"VertexIds(num_nodes={self._num_nodes})"
 
 
 def _identity(path: Path) -> FileIdentity | None:
-    try:
-        return FileIdentity.of(path.stat())
-    except OSError:
-        return None
+    with suppress(OSError):
+        return file_identity(path.stat())
+    return None
 
 
 def read_meta(folder: Path, path: Path) -> str:

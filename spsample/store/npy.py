@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class NpyHeader(NamedTuple):
     begin: int
 
     @property
-    def order(self) -> str:
+    def order(self) -> Literal["C", "F"]:
         """As NumPy calls it."""
         return "F" if self.is_fortran else "C"
 
@@ -153,8 +153,7 @@ def map_npy(path: Path, expected: str = "an .npy file", argument: str | None = N
     header = npy_header(path, expected, argument)
     if header.begin == header.end:
         return np.empty(header.shape, header.dtype)
-    order: Any = header.order
-    return np.memmap(path, header.dtype, "r", offset=header.begin, shape=header.shape, order=order)
+    return np.memmap(path, header.dtype, "r", offset=header.begin, shape=header.shape, order=header.order)
 
 
 _SUFFIX = ".npy"
@@ -215,8 +214,7 @@ def read_npz(path: Path, expected: str, only: Collection[str] | None = None) -> 
 
 def _elements(member: Any, header: NpyHeader) -> NDArray[Any]:
     """The array that follows a header; read to the end of the member, where its checksum is compared."""
-    order: Any = header.order
-    array = np.empty(header.shape, header.dtype, order)
+    array = np.empty(header.shape, header.dtype, header.order)
     flat = array.reshape(-1, order="A").view(np.uint8)
     pieces = (flat[begin : begin + _PIECE] for begin in range(0, flat.size, _PIECE))  # each is copied once more
     if any(member.readinto(piece) != piece.size for piece in pieces) or member.read(1):
@@ -345,26 +343,21 @@ def _reserve(descriptor: int, size: int) -> None:
         os.truncate(descriptor, size)
 
 
-class FileIdentity(NamedTuple):
-    """Facts that identify a file where another one may have taken its name."""
+FileIdentity = tuple[int, int, int]
+"""Device, inode and time of change of a file, where another one may have taken its name."""
 
-    device: int
-    inode: int
-    changed: int
 
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileIdentity:
-        """Return that of a file."""
-        return cls(status.st_dev, status.st_ino, status.st_mtime_ns)
+def file_identity(status: os.stat_result) -> FileIdentity:
+    """Return what identifies a file."""
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def check_file(path: Path, spec: ArraySpec) -> FileIdentity:
     """Check that a file is the ``.npy`` file that `spec` describes: header and size. Reads no contents."""
     descriptor, _ = _open(path, spec)
-    try:
-        return FileIdentity.of(os.fstat(descriptor))
-    finally:
-        os.close(descriptor)
+    identity = file_identity(os.fstat(descriptor))
+    os.close(descriptor)
+    return identity
 
 
 def locate(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> int:
@@ -414,7 +407,7 @@ def _open(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> 
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "a readable .npy file, as meta.json says") from error
     try:
-        if identity is not None and FileIdentity.of(os.fstat(descriptor)) != identity:
+        if identity is not None and file_identity(os.fstat(descriptor)) != identity:
             hint = "The store was replaced or changed meanwhile: open it again."
             raise file_error(path, "another file than when the store was opened", "the same file", hint)
         return descriptor, _checked(path, descriptor, spec)
@@ -437,18 +430,15 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
     if (shape, dtype.str, fortran) != (spec.shape, spec.dtype.str, False):
         given = f"dtype {dtype.str!r} and shape {shape}{', columns first' if fortran else ''}"
         raise _refusal(path, given, f"dtype {spec.dtype.str!r} and shape {spec.shape}, as meta.json says")
-    if header.rstrip(b" \n") != _header_text(spec):
+    # Without the blanks behind it; other spellings of the same are damage, too.
+    written = f"{{'descr': {spec.dtype.str!r}, 'fortran_order': False, 'shape': {spec.shape!r}, }}"
+    if header.rstrip(b" \n") != written.encode("latin-1"):
         raise _refusal(path, f"a damaged header {header!r}", "the one that NumPy writes")
     if status.st_size != offset + spec.nbytes:
         raise _refusal(path, f"{status.st_size} bytes", f"{offset + spec.nbytes} bytes for its dtype and shape")
     if offset % spec.dtype.itemsize:
         raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
     return offset
-
-
-def _header_text(spec: ArraySpec) -> bytes:
-    """The header of an ``.npy`` file, without the blanks behind it: other spellings of the same are damage, too."""
-    return f"{{'descr': {spec.dtype.str!r}, 'fortran_order': False, 'shape': {spec.shape!r}, }}".encode("latin-1")
 
 
 def _refusal(path: Path, given: str, expected: str) -> DataError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,21 +45,14 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
     >>> [(c.name, c.nbytes, c.sha256[:8]) for c in checksums({"indptr": np.zeros(2, np.int64)})]
     [('indptr', 16, '374708ff')]
     """
+
+    def checksum(name: str, chunk: int) -> Checksum:
+        piece = arrays[name].reshape(-1).view(np.uint8)[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
+        return Checksum(name, chunk, piece.nbytes, hashlib.sha256(piece.data).hexdigest())
+
     threads = min(usable_cores(), _MAX_THREADS)
-    yield from in_order(
-        (partial(_checksum, *piece) for piece in _pieces(arrays.items())), threads, 2 * threads, "sha256"
-    )
-
-
-def _pieces(arrays: Iterable[tuple[str, NDArray[Any]]]) -> Iterator[tuple[str, int, NDArray[np.uint8]]]:
-    for name, array in arrays:
-        flat = array.reshape(-1).view(np.uint8)
-        for chunk in range(-(-flat.nbytes // CHUNK_BYTES)):
-            yield name, chunk, flat[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
-
-
-def _checksum(name: str, chunk: int, piece: NDArray[np.uint8]) -> Checksum:
-    return Checksum(name, chunk, piece.nbytes, hashlib.sha256(piece.data).hexdigest())
+    pieces = ((name, i) for name, array in arrays.items() for i in range(-(-array.nbytes // CHUNK_BYTES)))
+    yield from in_order((partial(checksum, *piece) for piece in pieces), threads, 2 * threads, "sha256")
 
 
 # ------------------------------------------------------------------------------------------ recorded beside files

@@ -23,6 +23,7 @@ from spsample.store.layout import (
     META_FILE,
     OWN_KEYS,
     array_file,
+    check_ends,
     check_layout,
     parse_meta,
     version_of,
@@ -153,7 +154,10 @@ class StoreWriter:
             raise InputError(argument="name", given=repr(name), expected=expected)
         if name in self._arrays:
             raise InputError(argument="name", given=repr(name), expected="a name that is not in use yet")
-        kind = _as_dtype(dtype).newbyteorder("=")
+        try:
+            kind = np.dtype(dtype).newbyteorder("=")
+        except (TypeError, ValueError) as error:
+            raise DTypeError(argument="dtype", given=short(dtype), expected="the dtype of an array") from error
         if kind.kind not in "biuf" or kind.itemsize > 8:
             given = f"dtype {kind} for {name}"
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
@@ -263,7 +267,7 @@ class StoreWriter:
         }
         text = json.dumps(meta, indent=1)
         check_layout(str(self.path), *parse_meta(str(self.path), text))
-        self._check_ends(meta["num_edges"])
+        check_ends(self.path / array_file("indptr"), self._arrays["indptr"], meta["num_edges"])
         for name, array in self._arrays.items():
             if isinstance(array, np.memmap):
                 array.flush()
@@ -285,11 +289,6 @@ class StoreWriter:
             "weighting": "weighted" if "data" in self._arrays else "unweighted",
         }
 
-    def _check_ends(self, num_edges: int) -> None:
-        first, last = int(self._arrays["indptr"][0]), int(self._arrays["indptr"][-1])
-        if (first, last) != (0, num_edges):
-            raise file_error(self.path, f"indptr from {first} to {last}", f"from 0 to the number of edges, {num_edges}")
-
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
     """Check that a store may be made at `path`."""
@@ -303,19 +302,9 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
     raise file_error(path, f"{given} there already", "a path that does not exist, or an empty folder", hint)
 
 
-def _as_dtype(dtype: Any) -> np.dtype[Any]:
-    try:
-        kind: np.dtype[Any] = np.dtype(dtype)
-        return kind
-    except (TypeError, ValueError) as error:
-        raise DTypeError(argument="dtype", given=short(dtype), expected="the dtype of an array") from error
-
-
 def _plain(value: Any) -> Any:
     """Turn what NumPy and pathlib make into what JSON holds."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
