@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +104,7 @@ class BaseGraph(ABC):
         """
         if self.host is None:
             raise InputError(argument="graph", given=repr(self), expected="a graph whose rows are on the host")
-        matrix: Matrix = self.host.operand().matrix
-        return matrix
+        return cast("Matrix", self.host.operand().matrix)
 
     def add_block_rows(self, sums: NDArray[Any], *, phase: str = "other") -> NDArray[Any]:
         """Return the sums over all rows of A of what each rank has summed over its `block_row`; collective on ranks."""

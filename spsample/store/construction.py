@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, Matrix
 from spsample.backends.arithmetic import default_float_environment
-from spsample.common.checks import check_indptr, check_length, is_scipy_sparse, require_type
+from spsample.common.checks import check_indptr, check_length, first_bad, is_scipy_sparse, require_type
 from spsample.common.contents import Contents
 from spsample.common.threads import clear_pool, compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
@@ -23,11 +23,10 @@ ARRAYS = ("indptr", "indices", "data", "edge_ids")
 
 
 class StoreOrigin(NamedTuple):
-    """The store that a graph's arrays are maps of: its absolute path, the digest of its graph, how it is accessed."""
+    """The store that a graph's arrays are maps of: its absolute path, and the digest of its graph."""
 
     path: str
     digest: str
-    access: str
 
 
 class GraphArrays:
@@ -62,8 +61,7 @@ class GraphArrays:
 
     def lying(self, name: str) -> NDArray[Any] | None:
         """Return indices, data or edge_ids in any order: nothing is read."""
-        array: NDArray[Any] | None = getattr(self, name)
-        return array
+        return cast("NDArray[Any] | None", getattr(self, name))
 
     def operand(self, backend: Backend) -> LocalOperand:
         """Return A as the sampling algebra sees it."""
@@ -87,7 +85,16 @@ def from_csr(
     columns = validation.as_id_vector(f"{prefix}indices", indices)
     weights = None if data is None else validation.as_weights(f"{prefix}data", data)
     ids = None if edge_ids is None else validation.as_id_vector(f"{prefix}edge_ids", edge_ids)
-    _check_vertices(prefix, len(starts) - 1, columns.dtype)
+    n = len(starts) - 1
+    if n < 1:
+        raise InputError(
+            argument=f"{prefix}indptr",
+            given=f"length {n + 1}",
+            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
+        )
+    if columns.dtype == np.int32 and n > validation.INT32_NODES:
+        given = f"int32 for {n} vertices"
+        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
     for name, array in (("data", weights), ("edge_ids", ids)):
         if array is not None:
             check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
@@ -155,21 +162,6 @@ def from_matrix(matrix: Any) -> GraphArrays:
     return from_edges(edges, n, triplets.data, ("matrix", "matrix.data"), "The matrix has {} rows.")
 
 
-def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
-    """Check that there are vertices, and that ids of `dtype` can number them."""
-    if n < 1:
-        raise InputError(
-            argument=f"{prefix}indptr",
-            given=f"length {n + 1}",
-            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
-        )
-    if n > validation.MAX_NODES:
-        raise CapacityError(argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices")
-    if dtype == np.int32 and n > validation.INT32_NODES:
-        given = f"int32 for {n} vertices"
-        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
-
-
 def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
     """Return the number of vertices given, or else the largest id plus 1."""
     if num_nodes is not None:
@@ -183,8 +175,7 @@ def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
         )
     n = max(int(edges.max()) + 1, 1)  # ids below 0 are refused next, with their position
     if n > validation.MAX_NODES:
-        at = np.unravel_index(int(np.argmax(edges)), edges.shape)
-        given = f"{n - 1} at position {tuple(int(i) for i in at)}"
+        given = first_bad(edges == n - 1, edges)
         raise CapacityError(argument="edge_index", given=given, expected="vertex ids below 2**48")
     return n
 
@@ -346,19 +337,8 @@ def sums_by_row(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.f
     return sums
 
 
-def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Sum rows that store no weights, from their numbers of entries: of ones, or of one over their number.
-
-    Examples
-    --------
-    >>> sums_of_alike("unweighted", np.array([2, 0])), sums_of_alike("row", np.array([2, 0]))
-    (array([2., 0.], dtype=float32), array([1., 0.], dtype=float32))
-    """
-    return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
-
-
 def sums_of_rows(weighting: str, indptr: NDArray[np.int64], values: NDArray[Any] | None) -> NDArray[np.float32]:
-    """Sum rows of a graph, which stores weights only where it is "weighted".
+    """Sum rows of a graph, which stores weights only where it is "weighted": of ones else, or of one over their number.
 
     Examples
     --------
@@ -366,9 +346,10 @@ def sums_of_rows(weighting: str, indptr: NDArray[np.int64], values: NDArray[Any]
     >>> sums_of_rows("weighted", indptr, np.array([0.5, 1.0])), sums_of_rows("row", indptr, None)
     (array([1.5, 0. ], dtype=float32), array([1., 0.], dtype=float32))
     """
-    if values is None:
-        return sums_of_alike(weighting, np.diff(indptr))
-    return sums_by_row(indptr, values).astype(np.float32)
+    if values is not None:
+        return sums_by_row(indptr, values).astype(np.float32)
+    degrees = np.diff(indptr)
+    return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
 
 
 def divided(values: NDArray[Any], divisor: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:

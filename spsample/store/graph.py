@@ -154,7 +154,20 @@ class Graph(BaseGraph):
         >>> graph.edge_ids, graph.data
         (array([2, 0, 1]), array([2. , 0.5, 1. ]))
         """
-        return graph_of(_pyg_arrays(data, weight_attr))
+        name, edges = _edges_of(data)
+        num_nodes = getattr(data, "num_nodes", None)
+        if name == "adj_t":
+            _refuse_merged(data, edges.shape[1])
+        weights = None
+        if weight_attr is not None:
+            held = getattr(data, weight_attr, None) if isinstance(cast("object", weight_attr), str) else None
+            if held is None:
+                expected = "an attribute of the data with a weight per edge"
+                raise InputError(argument="weight_attr", given=repr(weight_attr), expected=expected)
+            weights = host_array(held)
+        names = (f"data.{name}", f"data.{weight_attr}")
+        count = None if num_nodes is None else int(num_nodes)
+        return graph_of(construction.from_edges(edges, count, weights, names, _COUNT))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -188,7 +201,7 @@ class Graph(BaseGraph):
         return graph_of(construction.from_matrix(matrix))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, access: str = "normal") -> Graph:
+    def open(cls, path: str | os.PathLike[str]) -> Graph:
         """Open the graph of a store by memory maps: nothing is read but headers, whatever its size.
 
         Pages are read from the disk when samplers touch them, and the system may drop them again. Such a graph pickles
@@ -199,15 +212,9 @@ class Graph(BaseGraph):
         ----------
         path : path-like
             The folder of a store, as `save`, `spsample.store.StoreWriter` or ``spsample convert`` make it.
-        access : "normal", "random", "sequential" or "willneed", optional
-            Advice to the system on pages that are not in memory: to read ahead as it does by default; to read
-            only pages that are touched; to read far ahead; to read the whole files now, in the background. The default
-            was the fastest where it was measured.
 
         Raises
         ------
-        InputError
-            If `access` is none of these.
         DataError
             As `spsample.store.GraphStore.open`.
 
@@ -220,7 +227,7 @@ class Graph(BaseGraph):
         array([0, 1, 0])
         >>> folder.cleanup()
         """
-        return graph_of(MappedStore.read(path, lambda store: store.graph_arrays(access)))
+        return graph_of(MappedStore.read(path, lambda store: store.graph_arrays()))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.
@@ -362,8 +369,7 @@ class Graph(BaseGraph):
         """
         chosen = get_backend(backend)
         if chosen.name == "cuda":
-            on_device: LocalOperand = self.to_device("cuda").operand()
-            return on_device
+            return cast("LocalOperand", self.to_device("cuda").operand())
         operand: LocalOperand | None = self.kept.get(chosen.name)
         if operand is None:
             operand = self.kept[chosen.name] = self._arrays.operand(chosen)
@@ -577,9 +583,9 @@ class GraphStore(MappedStore):
         """
         return VertexIds(self)
 
-    def graph(self, access: str = "normal") -> Graph:
-        """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
-        return graph_of(self.graph_arrays(access))
+    def graph(self) -> Graph:
+        """Return the graph over the maps: nothing is read, copied or checked."""
+        return graph_of(self.graph_arrays())
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
         """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.
@@ -605,18 +611,13 @@ class GraphStore(MappedStore):
             Naming the file, and the piece of 64 MiB or the position.
         """
         read_meta(self.path, self.path / META_FILE)
-        total = 2 * self.nbytes
-
-        def report(done: int) -> None:
-            if progress is not None:
-                progress(done, total)
-
+        half, report = self.nbytes, progress or (lambda done, total: None)
         arrays = {name: self.array(name) for name in self._specs}
-        verify_checksums(self.path, arrays, self._specs, report)
-        verify_structure(self.path, arrays, self._meta, lambda done: report(self.nbytes + done))
+        verify_checksums(self.path, arrays, self._specs, lambda done: report(done, 2 * half))
+        verify_structure(self.path, arrays, self._meta, lambda done: report(half + done, 2 * half))
         if "x" in self.feature_names and "x" not in self:
             self._sparse_features()
-        report(total)
+        report(2 * half, 2 * half)
         return () if record_path(self.path / META_FILE).is_file() else (META_FILE,)
 
     def __repr__(self) -> str:
@@ -654,13 +655,13 @@ def from_dgl(graph: Any, weight_name: str | None = None) -> Graph:
         hint = "dgl.to_homogeneous(graph) makes one."
         raise DTypeError(argument="graph", given="a graph of several types", expected=expected, hint=hint)
     source, target = (host_array(ends) for ends in graph.edges(order="eid"))
-    weights, name = None, cast("Any", weight_name)
-    if name is not None:
-        if not isinstance(name, str) or name not in graph.edata:
+    weights = None
+    if weight_name is not None:
+        if not isinstance(cast("object", weight_name), str) or weight_name not in graph.edata:
             expected = f"the name of weights in graph.edata: {', '.join(map(repr, graph.edata)) or 'it has none'}"
-            raise InputError(argument="weight_name", given=short(name), expected=expected)
-        weights = host_array(graph.edata[name])
-    names = ("graph.edges()", f"graph.edata[{name!r}]")
+            raise InputError(argument="weight_name", given=short(weight_name), expected=expected)
+        weights = host_array(graph.edata[weight_name])
+    names = ("graph.edges()", f"graph.edata[{weight_name!r}]")
     return graph_of(construction.from_edges(np.stack([source, target]), int(graph.num_nodes()), weights, names))
 
 
@@ -698,36 +699,13 @@ def _graph_of_parts(*parts: Any) -> Graph:
     return graph_of(GraphArrays(*parts))
 
 
-def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:
+def _reopened(path: str, digest: str, weighting: Weighting) -> Graph:
     """Open the store of a pickled graph, if it still holds the same one."""
-    graph = Graph.open(path, access=access)
+    graph = Graph.open(path)
     if graph.digest != digest:
         expected = f"the one that was pickled, with digest {digest}"
         raise file_error(path, f"a graph with digest {graph.digest}", expected, "The store was replaced since.")
     return graph.normalized("row") if weighting == "row" and graph.weighting == "unweighted" else graph
-
-
-def _pyg_arrays(data: Any, weight_attr: Any) -> GraphArrays:
-    """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.
-
-    Raises
-    ------
-    DTypeError, InputError
-        If it has no edges, or not the weights that are asked for.
-    """
-    name, edges = _edges_of(data)
-    num_nodes = getattr(data, "num_nodes", None)
-    if name == "adj_t":
-        _refuse_merged(data, edges.shape[1])
-    weights = None
-    if weight_attr is not None:
-        held = getattr(data, weight_attr, None) if isinstance(weight_attr, str) else None
-        if held is None:
-            expected = "an attribute of the data with a weight per edge"
-            raise InputError(argument="weight_attr", given=repr(weight_attr), expected=expected)
-        weights = host_array(held)
-    names = (f"data.{name}", f"data.{weight_attr}")
-    return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names, _COUNT)
 
 
 def host_array(held: Any) -> NDArray[Any]:
