@@ -168,7 +168,7 @@ def _matrix(rows: BlockReader, indptr: Any, indices: Any, data: Any, vertices: I
     return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
 
 
-PHASE = "hubs"
+HUB_PHASE = "hubs"
 
 HUB_ROW_OVERHEAD = 8 + 8 + 8
 """Bytes of a hub row besides its entries: its pointer, its id and the place of its entries."""
@@ -185,18 +185,18 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: BlockReader, budge
     budget = min(budget, HUB_ROW_OVERHEAD * (np.iinfo(rows.index_dtype).max - n))
     bounds = equal_bounds(n, ranks)
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
-    counts = column_sums(channel, pattern, QuantisationRule(None, 1, 1), bounds, PHASE)
+    counts = column_sums(channel, pattern, QuantisationRule(None, 1, 1), bounds, HUB_PHASE)
     first = int(bounds[channel.group.rank])
     starts = np.asarray(rows.array("indptr", first, first + len(counts) + 1), np.int64)
     entry_bytes = rows.index_dtype.itemsize + (0 if rows.data_dtype is None else rows.data_dtype.itemsize)
 
     def added(cost: int) -> int:
-        return int(channel.gather([np.array([cost], np.int64)], phase=PHASE)[0].rows.sum())
+        return int(channel.gather([np.array([cost], np.int64)], phase=HUB_PHASE)[0].rows.sum())
 
     costs = hub_row_bytes(np.diff(starts), entry_bytes)
     least = hub_threshold(counts, costs, budget, channel.reduce_max, added)
     own = first + np.flatnonzero(counts >= np.uint64(least))
-    return channel.gather([own.astype(rows.index_dtype)], phase=PHASE)[0].rows
+    return channel.gather([own.astype(rows.index_dtype)], phase=HUB_PHASE)[0].rows
 
 
 def hub_row_bytes(lengths: Int64Array, entry_bytes: int) -> Int64Array:
