@@ -233,7 +233,7 @@ def test_meta_that_is_no_object_of_the_format(text, store):
 
 def test_meta_that_is_no_text(store):
     write_meta(store, b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="no JSON .'utf-8' codec"):
+    with pytest.raises(DataError, match=r"no JSON .'utf-8' codec"):
         GraphStore.open(store)
 
 
