@@ -87,7 +87,7 @@ def _check_ranks(backend: str, as_json: bool) -> None:
     checked = check_ranks(ranks)
     if ranks.rank == 0:
         if as_json:
-            print_json(checked.as_dict())
+            print_json(asdict(checked))
         else:
             print("\n".join(checked.lines()), flush=True)
     ranks.close()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from spsample.comm.channel import Channel, Received, Sent, collective
 from spsample.comm.communicator import Communicator, Reduction
 from spsample.comm.launch import init
-from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import all_gather_object, broadcast_object
 from spsample.comm.recorder import Recorder, Traffic
-from spsample.comm.threads import ThreadCommunicator, run_threads
+from spsample.comm.threads import LocalCommunicator, ThreadCommunicator, run_threads
 
 if TYPE_CHECKING:
     from spsample.comm.mpi import MPICommunicator

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.comm.communicator import Array, Reduction
-from spsample.errors import DTypeError, require_module
+from spsample.comm.communicator import Array, Reduction, require_plain
 
 _UFUNCS: dict[Reduction, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 
@@ -41,12 +40,6 @@ def contiguous(array: Array) -> Array:
     return namespace(array).ascontiguousarray(array).reshape(array.shape)  # type: ignore[no-any-return]
 
 
-def require_plain(array: Array) -> None:
-    """Refuse Python objects, which no message can move."""
-    if array.dtype.hasobject:
-        raise DTypeError(argument="send", given=f"dtype {array.dtype}", expected="a dtype without Python objects")
-
-
 def as_bytes(array: Array) -> Array:
     """The memory of an array in C order as uint8, not copied.
 
@@ -68,17 +61,6 @@ def row_bytes(array: Array) -> int:
     12
     """
     return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
-
-
-def to_host(array: Array) -> Array:
-    """The array in host memory; a copy only of a device's."""
-    return namespace(array).asnumpy(array) if on_device(array) else array
-
-
-def to_device(array: Array) -> Array:
-    """A copy on the current device."""
-    cupy = require_module("cupy", needed_for="an array on a GPU", extra="gpu")
-    return cupy.asarray(array)  # type: ignore[no-any-return]
 
 
 def settle_device(array: Array) -> None:

@@ -18,8 +18,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import as_bytes, contiguous, on_device, row_bytes
-from spsample.comm.checks import check_exchange
-from spsample.comm.communicator import Array, Communicator
+from spsample.comm.communicator import Array, Communicator, check_exchange
 from spsample.comm.headers import HEADER_WORDS, PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError, InputError
 
@@ -87,14 +86,17 @@ class Channel:
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
         rows = [contiguous(sent.rows) for sent in sends]
-        counts = np.zeros((self.group.size, len(sends)), np.int64)
-        for i, sent in enumerate(sends):
-            counts[:, i] = sent.counts
+        counts = np.array([sent.counts for sent in sends], np.int64).reshape(len(sends), self.group.size).T
         call = f"exchange in phase {phase!r}"
         expected, apart = self._agreed_counts(counts, rows, call)
-        move = self._moved_apart if apart else self._moved_together
         with self._no_way_back(call):
-            return move(rows, counts, expected, phase)
+            if not apart:
+                return self._moved_together(rows, counts, expected, phase)
+            received = []
+            for array, send_counts, recv_counts in zip(rows, counts.T.copy(), expected.T.copy(), strict=True):
+                moved = self.group.all_to_all_v(array, send_counts, recv_counts, phase=phase)
+                received.append(Received(moved, recv_counts))
+            return received
 
     def _agreed_counts(self, counts: Int64Array, rows: Sequence[Array], call: str) -> tuple[Int64Array, bool]:
         """Return the counts that the ranks have for this one, and whether any of them sends its arrays one by one."""
@@ -108,24 +110,14 @@ class Channel:
         expected[:, 0] &= ~_APART
         return expected, any_apart
 
-    def _moved_apart(
-        self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
-    ) -> list[Received]:
-        """Send each array by itself."""
-        received = []
-        for i, array in enumerate(rows):
-            recv_counts = expected[:, i].copy()
-            moved = self.group.all_to_all_v(array, counts[:, i].copy(), recv_counts, phase=phase)
-            received.append(Received(moved, recv_counts))
-        return received
-
     def _moved_together(
         self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
     ) -> list[Received]:
         """Send one message to each rank, with its rows of all arrays, one array after the other."""
         widths = np.array([row_bytes(array) for array in rows], np.int64)
         sizes, recv_sizes = counts * widths, expected * widths
-        send = np.concatenate(_cut([as_bytes(array) for array in rows], sizes))
+        of_arrays = [np.split(as_bytes(array), np.cumsum(size)[:-1]) for array, size in zip(rows, sizes.T, strict=True)]
+        send = np.concatenate([piece for of_rank in zip(*of_arrays, strict=True) for piece in of_rank])
         moved = self.group.all_to_all_v(send, sizes.sum(axis=1), recv_sizes.sum(axis=1), phase=phase)
         pieces = np.split(moved, np.cumsum(recv_sizes.ravel())[:-1].tolist())
         received = []
@@ -206,8 +198,6 @@ class Channel:
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:
         """Counts that the ranks of the group have for this one, from those that it has for them."""
-        if self.group is self.scope:
-            return exchange_headers(self.scope, counts, call)
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
         return exchange_headers(self.scope, everyone, call)[self._members]
@@ -217,17 +207,6 @@ def _require_few(argument: str, arrays: Sequence[Any]) -> None:
     if len(arrays) > MAX_ARRAYS:
         expected = f"at most {MAX_ARRAYS}, whose counts a header holds"
         raise InputError(argument=argument, given=f"{len(arrays)} arrays", expected=expected)
-
-
-def _cut(arrays: Sequence[Array], sizes: Int64Array) -> list[Array]:
-    """The pieces of bytes for each rank, one array after the other: `sizes` is (ranks, arrays)."""
-    ends = np.cumsum(sizes, axis=0)
-    begins = (ends - sizes).tolist()
-    return [
-        array[begin:end]
-        for row, row_ends in zip(begins, ends.tolist(), strict=True)
-        for array, begin, end in zip(arrays, row, row_ends, strict=True)
-    ]
 
 
 def collective(

@@ -153,20 +153,16 @@ def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
 def _exchanged(comm: Communicator, numbers: Int64Array, call: str, status: int) -> Int64Array:
     """The header of each rank."""
     header = np.zeros((comm.size, HEADER_WORDS), np.int64)
-    header[:, 0] = _word_of(call) | status
+    word = int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << _STATUS_BITS
+    header[:, 0] = word | status
     header[:, 1 : 1 + numbers.shape[1]] = numbers
     with comm.agreed(call):
         return comm.all_to_all(header, phase=_STATUS)
 
 
-def _word_of(call: str) -> int:
-    return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << _STATUS_BITS
-
-
 def _are_alike(received: Int64Array) -> bool:
     """Return whether all first words are the same: that of this rank, or that of ranks which all report an error."""
-    words: list[int] = received[:, 0].tolist()
-    return words.count(words[0]) == len(words)
+    return len(set(received[:, 0].tolist())) == 1
 
 
 def _raise_what_is_reported(

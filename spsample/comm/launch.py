@@ -13,12 +13,11 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm.communicator import Communicator
-from spsample.comm.local import LocalCommunicator
+from spsample.comm.threads import LocalCommunicator
 from spsample.comm.waiting import end_soon, timeout_or_default
 from spsample.common.checks import require_choice
 from spsample.errors import CommunicationError, InputError, MissingDependencyError, require_module
@@ -83,8 +82,8 @@ def detect(environment: Mapping[str, str] = os.environ) -> Launch:
     """
     for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
         if rank in environment and size in environment:
-            number = partial(_number, environment)
-            return Launch(launcher, number(rank), number(size), number(local_rank), number(local_size), size)
+            mine, all_ranks, here, ranks_here = (_number(environment, n) for n in (rank, size, local_rank, local_size))
+            return Launch(launcher, mine, all_ranks, here, ranks_here, size)
     return Launch()
 
 
@@ -133,9 +132,8 @@ def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
     seconds = timeout_or_default(timeout)
     launch = detect()
     chosen = choose(launch) if backend == "auto" else backend
-    if chosen == "nccl" and _ranks_share_gpus(launch):
-        _warn_of_sharing(launch)
-        chosen = "gloo"
+    if chosen == "nccl":
+        chosen = _nccl_or_gloo(launch)
     if chosen == "local":
         check_size(launch, "local", 1)
         return LocalCommunicator()
@@ -153,32 +151,25 @@ def choose(launch: Launch) -> str:
     if find_spec("torch") is None:
         package, extra = ("torch", "pyg") if launch.launcher == "torchrun" else ("mpi4py", "mpi")
         raise MissingDependencyError(package=package, needed_for=f"a program under {launch.launcher}", extra=extra)
-    return "nccl" if _gpu_for_each(launch) else "gloo"
-
-
-def _gpu_for_each(launch: Launch) -> bool:
     import torch
 
-    return bool(torch.cuda.is_available() and 0 < launch.local_size <= torch.cuda.device_count())
+    return "nccl" if torch.cuda.is_available() and 0 < launch.local_size <= torch.cuda.device_count() else "gloo"
 
 
-def _ranks_share_gpus(launch: Launch) -> bool:
-    """Return whether ranks of this machine share GPUs: NCCL refuses two ranks on one."""
+def _nccl_or_gloo(launch: Launch) -> str:
+    """Return "nccl", or with a warning "gloo" where ranks of this machine share GPUs: NCCL refuses two ranks on one."""
     torch = require_module("torch", needed_for="communication over gloo or NCCL", extra="pyg")
-
-    return bool(torch.cuda.is_available() and launch.local_size > torch.cuda.device_count())
-
-
-def _warn_of_sharing(launch: Launch) -> None:
-    import torch
-
+    gpus = torch.cuda.device_count()
+    if not torch.cuda.is_available() or launch.local_size <= gpus:
+        return "nccl"
     if launch.rank == 0:
         logging.getLogger(__name__).warning(
             "%d ranks of a machine share its %d GPU(s), and NCCL needs one for each: they exchange over gloo instead, "
             "through the memory of the host",
             launch.local_size,
-            torch.cuda.device_count(),
+            gpus,
         )
+    return "gloo"
 
 
 def check_size(launch: Launch, backend: str, size: int) -> None:
@@ -226,19 +217,15 @@ def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
 
     check_size(launch, "mpi", MPI.COMM_WORLD.Get_size())
     comm = MPICommunicator(timeout=timeout)
-    _end_after_errors()
-    return comm
-
-
-def _end_after_errors() -> None:
-    """End a rank soon after an exception: it must not wait in MPI_Finalize for ranks that wait for it."""
     before = sys.excepthook
 
     def report(*error: Any) -> None:
+        """End soon after an exception: a rank must not wait in MPI_Finalize for ranks that wait for it."""
         before(*error)
         end_soon()
 
     sys.excepthook = report
+    return comm
 
 
 # --------------------------------------------------------------------------------------------------- torch.distributed
@@ -250,17 +237,10 @@ def _over_torch(launch: Launch, backend: str, timeout: float) -> MessageCommunic
 
     if not dist.is_initialized():
         _connect(launch, backend, timeout)
-        atexit.register(_disconnect)
+        # Its threads must not outlive the interpreter; the program may have ended it before.
+        atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
     check_size(launch, backend, dist.get_world_size())
     return TorchCommunicator(timeout=timeout, backend=backend)
-
-
-def _disconnect() -> None:
-    """End torch.distributed, unless the program has: its threads must not outlive the interpreter."""
-    import torch.distributed as dist
-
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def _connect(launch: Launch, backend: str, timeout: float) -> None:

@@ -95,7 +95,7 @@ class MessageThread:
         phase: str = "messages",
         call: str | None = None,
     ) -> None:
-        self._comm = comm
+        self._comm, self.rank = comm, comm.rank
         self._deliver, self._ended = deliver, ended
         self._phase, self._call = phase, phase if call is None else call
         # Reentrant: a pass may end during garbage collection, in this thread too.
@@ -109,11 +109,6 @@ class MessageThread:
     def is_here(self) -> bool:
         """True in the process that made it: a forked one has no thread of it."""
         return os.getpid() == self._process
-
-    @property
-    def rank(self) -> int:
-        """The rank that posts here."""
-        return self._comm.rank
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -150,7 +145,7 @@ class MessageThread:
         try:
             failure = self._rounds()
         except BaseException as error:
-            failure = error if isinstance(error, Exception) else on_rank(error, self._comm.rank)
+            failure = error if isinstance(error, Exception) else on_rank(error, self.rank)
         finally:
             with self._lock:
                 self._is_failing = True  # no message is posted any more
@@ -166,14 +161,16 @@ class MessageThread:
             came = self._exchanged(sent)
             for message in came:
                 if message.kind == _FAILED:
-                    return _reported(message)
+                    error = on_rank(pickle.loads(message.payload.tobytes()), message.source)
+                    raised_by(error, message.source)
+                    return error
                 if message.kind == _ENDED:
                     over.add(message.source)
                     continue
                 try:
                     self._deliver(message)
                 except BaseException as error:  # the next round reports it to all
-                    self.fail(error if isinstance(error, Exception) else on_rank(error, self._comm.rank))
+                    self.fail(error if isinstance(error, Exception) else on_rank(error, self.rank))
             if len(over) == self._comm.size:
                 return None
             pause = _MIN_PAUSE if sent or came else min(2 * pause, _MAX_PAUSE)
@@ -219,10 +216,3 @@ class MessageThread:
             Message(source, kind, number, received[end - nbytes : end])
             for source, (_, kind, number, nbytes), end in zip(sources.tolist(), arrived.tolist(), ends, strict=True)
         ]
-
-
-def _reported(message: Message) -> Exception:
-    """Return the error of a rank, as all others raise it."""
-    error = on_rank(pickle.loads(message.payload.tobytes()), message.source)
-    raised_by(error, message.source)
-    return error

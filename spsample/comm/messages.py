@@ -18,11 +18,17 @@ from spsample.comm.buffers import (
     on_device,
     reduce_in_order,
     row_bytes,
-    to_device,
-    to_host,
 )
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root
-from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.comm.communicator import (
+    Array,
+    Communicator,
+    Reduction,
+    check_blocks,
+    check_exchange,
+    check_gather,
+    check_reduction,
+    check_root,
+)
 from spsample.comm.headers import describe, exchange_numbers
 from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
@@ -129,11 +135,7 @@ class MessageCommunicator(Communicator):
         """Send block q to rank q."""
         check_blocks(self, send)
         with self._begun(describe("all_to_all", phase, send, rows_only=False)):
-            send, back = self._staged(send)
-            received = namespace(send).empty(send.shape, send.dtype)
-            mine, theirs = as_bytes(send), as_bytes(received)
-            self._run(lambda: self._start_blocks(mine, theirs), mine, theirs, "all_to_all", phase)
-            return back(received)
+            return self._moved(send, send.shape, self._start_blocks)
 
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
@@ -141,86 +143,72 @@ class MessageCommunicator(Communicator):
         """Send rows to each rank."""
         check_exchange(self, send, send_counts, recv_counts)
         with self._begun(describe("all_to_all_v", phase, send, rows_only=True)):
-            return self._exchanged(send, send_counts, recv_counts, phase)
+            return self._exchanged(send, send_counts, recv_counts)
 
-    def _exchanged(self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, phase: str) -> Array:
-        send, back = self._staged(send)
-        received = namespace(send).empty((int(recv_counts.sum()), *send.shape[1:]), send.dtype)
+    def _exchanged(self, send: Array, send_counts: Int64Array, recv_counts: Int64Array) -> Array:
         row = row_bytes(send)
-        mine, theirs = as_bytes(send), as_bytes(received)
 
-        def start() -> Pending:
+        def start(mine: Array, theirs: Array) -> Pending:
             return self._start_exchange(mine, send_counts * row, theirs, recv_counts * row)
 
-        self._run(start, mine, theirs, "all_to_all_v", phase)
-        return back(received)
+        return self._moved(send, (int(recv_counts.sum()), *send.shape[1:]), start)
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
         """Gather the ranks' arrays."""
         with self._begun(describe("all_gather", phase, send, rows_only=False)):
-            return self._gathered(send, "all_gather", phase)
-
-    def _gathered(self, send: Array, name: str, phase: str) -> Array:
-        send, back = self._staged(send)
-        received = namespace(send).empty((self.size, *send.shape), send.dtype)
-        mine, theirs = as_bytes(send), as_bytes(received)
-        if len(mine):
-            self._run(lambda: self._start_gather(mine, theirs), mine, theirs, name, phase)
-        return back(received)
+            return self._moved(send, (self.size, *send.shape), self._start_gather, if_empty=False)
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """Gather the ranks' rows."""
         check_gather(self, send, recv_counts)
         with self._begun(describe("all_gather_v", phase, send, rows_only=True)):
-            return self._gathered_v(send, recv_counts, "all_gather_v", phase)
+            return self._gathered_v(send, recv_counts)
 
-    def _gathered_v(self, send: Array, recv_counts: Int64Array, name: str, phase: str) -> Array:
-        send, back = self._staged(send)
-        received = namespace(send).empty((int(recv_counts.sum()), *send.shape[1:]), send.dtype)
-        mine, theirs, sizes = as_bytes(send), as_bytes(received), recv_counts * row_bytes(send)
-        if len(theirs):
-            self._run(lambda: self._start_gather_v(mine, theirs, sizes), mine, theirs, name, phase)
-        return back(received)
+    def _gathered_v(self, send: Array, recv_counts: Int64Array) -> Array:
+        sizes = recv_counts * row_bytes(send)
+
+        def start(mine: Array, theirs: Array) -> Pending:
+            return self._start_gather_v(mine, theirs, sizes)
+
+        return self._moved(send, (int(recv_counts.sum()), *send.shape[1:]), start, if_empty=False)
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
         """Reduce in the order of the ranks: all arrays on all ranks where they are small, else a part on each rank."""
         check_reduction(op)
         with self._begun(describe(f"all_reduce ({op})", phase, send, rows_only=False)):
-            return self._reduced(send, op, phase)
-
-    def _reduced(self, send: Array, op: Reduction, phase: str) -> Array:
-        if send.nbytes * self.size <= _GATHERED:
-            return reduce_in_order(self._gathered(send, "all_reduce", phase), op)
-        send, back = self._staged(send)
-        ends = np.arange(1, self.size + 1) * send.size // self.size
-        counts = np.diff(ends, prepend=0)
-        parts = self._exchanged(send.reshape(-1), counts, np.full(self.size, counts[self.rank]), phase)
-        mine = reduce_in_order(parts.reshape(self.size, -1), op)
-        return back(self._gathered_v(mine, counts, "all_reduce", phase).reshape(send.shape))
+            if send.nbytes * self.size <= _GATHERED:
+                gathered = self._moved(send, (self.size, *send.shape), self._start_gather, if_empty=False)
+                return reduce_in_order(gathered, op)
+            send, back = self._staged(send)
+            ends = np.arange(1, self.size + 1) * send.size // self.size
+            counts = np.diff(ends, prepend=0)
+            parts = self._exchanged(send.reshape(-1), counts, np.full(self.size, counts[self.rank]))
+            mine = reduce_in_order(parts.reshape(self.size, -1), op)
+            return back(self._gathered_v(mine, counts).reshape(send.shape))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
         """Broadcast the root's array."""
         check_root(self, root)
+
+        def start(mine: Array, theirs: Array) -> Pending:
+            theirs[:] = mine
+            return self._start_broadcast(theirs, root)
+
         with self._begun(describe(f"broadcast of rank {root}", phase, array, rows_only=False)):
-            array, back = self._staged(array)
-            copy = array.copy()
-            buffer = as_bytes(copy)
-            if len(buffer):
-                self._run(lambda: self._start_broadcast(buffer, root), buffer, buffer, "broadcast", phase)
-            return back(copy)
+            return self._moved(array, array.shape, start, if_empty=False)
 
     def split(self, color: int, key: int | None = None) -> Communicator:
         """Gather colors and keys, then make the communicator of this rank's part."""
+        mine = np.array([color, self.rank if key is None else key], np.int64)
         with self._begun("split"):
-            colors_and_keys = self.all_gather(
-                np.array([color, self.rank if key is None else key], np.int64), phase="split"
-            )
-        members = [
-            rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys.tolist()) if c == color)
-        ]
-        number = int(np.searchsorted(np.unique(colors_and_keys[:, 0]), color))
-        with self._watched("split", "split"):
-            return self._part(Part(number, members, members.index(self.rank)))
+            colors_and_keys = self.all_gather(mine, phase="split")
+            members = [
+                rank
+                for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys.tolist()) if c == color)
+            ]
+            number = int(np.searchsorted(np.unique(colors_and_keys[:, 0]), color))
+            with self._watched():
+                return self._part(Part(number, members, members.index(self.rank)))
 
     # ---------------------------------------------------------------------------------------------------- the same call
 
@@ -234,23 +222,33 @@ class MessageCommunicator(Communicator):
 
     # ----------------------------------------------------------------------------------------------------- waiting
 
+    def _moved(
+        self, send: Array, shape: tuple[int, ...], start: Callable[[Array, Array], Pending], *, if_empty: bool = True
+    ) -> Array:
+        """Make a call and wait for it: `start` gets the bytes sent and those of an array of this shape, to be filled.
+
+        Nothing is called where nothing is to be filled, alike on all ranks, and `if_empty` is False.
+        """
+        send, back = self._staged(send)
+        received = namespace(send).empty(shape, send.dtype)
+        mine, theirs = as_bytes(send), as_bytes(received)
+        if self.size == 1:
+            theirs[:] = mine
+        elif if_empty or len(theirs):
+            with self._watched() as call:
+                pending = start(mine, theirs)
+                self._kept.append((pending, mine, theirs))
+                if not self._wait(pending):
+                    raise self._lost(call, "others did not come", pending)
+                self._kept.pop()
+        return back(received)
+
     def _staged(self, send: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Return the array in C order where the transport takes it, and a function that takes the result back."""
+        xp, send = namespace(send), contiguous(send)
         if on_device(send) and not self.takes_device_buffers:
-            return to_host(contiguous(send)), to_device
-        return contiguous(send), lambda received: received
-
-    def _run(self, start: Callable[[], Pending], send: Array, received: Array, name: str, phase: str) -> None:
-        """Make a call and wait for it."""
-        if self.size == 1:
-            received[:] = send
-            return
-        with self._watched(name, phase) as call:
-            pending = start()
-            self._kept.append((pending, send, received))
-            if not self._wait(pending):
-                raise self._lost(call, "others did not come", pending)
-            self._kept.pop()
+            return xp.asnumpy(send), xp.asarray
+        return send, lambda received: received
 
     def _wait(self, pending: Pending) -> bool:
         patience = min(_SIGN_OF_LIFE, self.timeout / 2)
@@ -260,9 +258,9 @@ class MessageCommunicator(Communicator):
         return wait_for(pending.done, self.timeout - patience)
 
     @contextmanager
-    def _watched(self, name: str, phase: str) -> Iterator[Call]:
-        """Record a call, and raise transport errors as `CommunicationError`."""
-        what = self._call or f"{name} in phase {phase!r}"
+    def _watched(self) -> Iterator[Call]:
+        """Record the call that this rank makes, and raise transport errors as `CommunicationError`."""
+        what = self._call
         if self._broken:
             raise CommunicationError(f"{self._me()}: no {what} any more, since {self._broken}")
         self._calls += 1

@@ -82,7 +82,9 @@ class MPICommunicator(MessageCommunicator):
         everyone = range(comm.Get_size())
         world = MPI.Group.Translate_ranks(comm.Get_group(), list(everyone), MPI.COMM_WORLD.Get_group())
         self._set_up(_duplicate(MPI, comm, seconds), seconds, Activity(), world, limit)
-        self.takes_device_buffers = _cuda_aware() if device_buffers is None else device_buffers
+        if device_buffers is None:
+            device_buffers = any(os.environ.get(name, "").lower() in ("1", "true") for name in _CUDA_AWARE)
+        self.takes_device_buffers = device_buffers
 
     def _set_up(self, comm: Any, timeout: float, activity: Activity, world: Sequence[int], limit: int) -> None:
         """Own a communicator of MPI."""
@@ -136,8 +138,7 @@ class MPICommunicator(MessageCommunicator):
     def _start_exchange(
         self, send: Array, send_bytes: Int64Array, received: Array, received_bytes: Int64Array
     ) -> Pending:
-        starts = np.cumsum(send_bytes) - send_bytes
-        return self._start_messages(send, starts, send_bytes, received, received_bytes)
+        return self._start_messages(send, np.cumsum(send_bytes) - send_bytes, send_bytes, received, received_bytes)
 
     def _start_gather(self, send: Array, received: Array) -> Pending:
         if len(received) <= self._limit:
@@ -177,7 +178,7 @@ class MPICommunicator(MessageCommunicator):
         for step in range(1, self.size):
             q = (me + step) % self.size
             for a, b in self._pieces(starts[q], send_bytes[q]):
-                pending.add(self._comm.Isend(self._bytes(send[a:b]), q, _DATA))
+                pending.requests.append(self._comm.Isend(self._bytes(send[a:b]), q, _DATA))
         return pending
 
     def _pieces(self, start: int, size: int) -> Iterator[tuple[int, int]]:
@@ -238,24 +239,21 @@ class _Requests:
 
     def __init__(self, MPI: Any, requests: list[Any]) -> None:
         self._mpi = MPI
-        self._requests = requests
+        self.requests = requests
         self._expected: list[tuple[int, int]] = []  # source and bytes of the first requests, which receive
         self._statuses: list[Any] = []
 
     def expect(self, request: Any, rank: int, size: int) -> None:
         """Add a request that receives; before those that do not."""
-        self._requests.append(request)
+        self.requests.append(request)
         self._expected.append((rank, size))
-
-    def add(self, request: Any) -> None:
-        self._requests.append(request)
 
     def done(self) -> bool:
         if not self._expected:
-            return bool(self._mpi.Request.Testall(self._requests))
+            return bool(self._mpi.Request.Testall(self.requests))
         if not self._statuses:
-            self._statuses = [self._mpi.Status() for _ in self._requests]
-        if not self._mpi.Request.Testall(self._requests, self._statuses):
+            self._statuses = [self._mpi.Status() for _ in self.requests]
+        if not self._mpi.Request.Testall(self.requests, self._statuses):
             return False
         for (rank, size), status in zip(self._expected, self._statuses, strict=False):
             if status.Get_count(self._mpi.BYTE) != size:
@@ -264,9 +262,5 @@ class _Requests:
         return True
 
     def unanswered(self) -> list[int]:
-        receiving = zip(self._requests, self._expected, strict=False)
+        receiving = zip(self.requests, self._expected, strict=False)
         return sorted({rank for request, (rank, _) in receiving if not request.Test()})
-
-
-def _cuda_aware() -> bool:
-    return any(os.environ.get(name, "").lower() in ("1", "true") for name in _CUDA_AWARE)

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from spsample.backends.protocol import Int64Array
 from spsample.comm.channel import collective
 from spsample.comm.communicator import Communicator
 from spsample.comm.headers import exchange_numbers
-from spsample.comm.local import LocalCommunicator
+from spsample.comm.threads import LocalCommunicator
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
 
@@ -98,13 +97,11 @@ def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
         return {}
     with comm.agreed(call):
         everyone = comm.all_gather(digests, phase="status")
-    return {
-        name: _where(comm, everyone[:, i]) for i, name in enumerate(values) if (everyone[:, i] != everyone[0, i]).any()
-    }
-
-
-def _where(comm: Communicator, digests: Int64Array) -> str:
-    """Name the ranks whose digest is not that of most of them; of as many, not that of the first ones."""
-    _, first, counts = np.unique(digests, return_index=True, return_counts=True)
-    usual = int(min(first[counts == counts.max()]))
-    return f"{comm.named(np.flatnonzero(digests != digests[usual]).tolist())} than on {comm.named([usual])}"
+    where = {}
+    for name, of_ranks in zip(values, everyone.T, strict=True):
+        _, first, counts = np.unique(of_ranks, return_index=True, return_counts=True)
+        usual = int(min(first[counts == counts.max()]))  # the digest of most ranks; of as many, that of the first ones
+        others = np.flatnonzero(of_ranks != of_ranks[usual]).tolist()
+        if others:
+            where[name] = f"{comm.named(others)} than on {comm.named([usual])}"
+    return where

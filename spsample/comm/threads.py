@@ -1,4 +1,4 @@
-"""`ThreadCommunicator`: p ranks as threads of one process, for tests, planning and simulation."""
+"""Ranks in one process: `ThreadCommunicator`, p ranks as threads of it, and `LocalCommunicator`, one alone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import reduce_in_order
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root, check_threads
-from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.comm.communicator import (
+    DEFAULT_TIMEOUT,
+    Array,
+    Communicator,
+    Reduction,
+    check_blocks,
+    check_exchange,
+    check_gather,
+    check_reduction,
+    check_root,
+)
 from spsample.comm.headers import describe, exchange_numbers
 from spsample.comm.waiting import timeout_or_default
+from spsample.common.checks import require_int, short
 from spsample.common.locks import renewed
-from spsample.errors import CommunicationError
+from spsample.common.threads import MAX_THREADS
+from spsample.errors import CommunicationError, DTypeError
 from spsample.sparse import get_num_threads, set_num_threads
 
 T = TypeVar("T")
@@ -74,7 +85,9 @@ class _Rendezvous:
                 return
             waited = f"({time.monotonic() - begin:.1f} s, time-out {timeout:g} s)"
             if not self._over:
-                self._over = self._left or f"others did not come {waited}; nothing was heard of {self._silent()}"
+                silent = [str(number) for at, number in enumerate(self.world) if at not in self._here]
+                names = f"rank{'s' if len(silent) > 1 else ''} {', '.join(silent)}"
+                self._over = self._left or f"others did not come {waited}; nothing was heard of {names}"
                 self._changed.notify_all()
             raise self._lost(rank, call, self._over)
 
@@ -85,10 +98,6 @@ class _Rendezvous:
             if time.monotonic() >= latest:
                 return
             self._changed.wait(latest - time.monotonic())
-
-    def _silent(self) -> str:
-        numbers = [str(number) for rank, number in enumerate(self.world) if rank not in self._here]
-        return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
     def _lost(self, rank: int, call: str, why: str) -> CommunicationError:
         return CommunicationError(f"rank {self.world[rank]} of a group of {len(self.world)}: {call}: {why}")
@@ -195,6 +204,8 @@ class ThreadCommunicator(Communicator):
 
     def _look(self, call: str, mine: Any, take: Callable[[list[Any]], T]) -> T:
         """Leave `mine` on this rank's place and return what `take` makes of all places, before any is changed."""
+        if self.size == 1:  # which several threads may use
+            return take([mine])
         if not self._call:
             exchange_numbers(self, np.zeros((self.size, 0), np.int64), call)
         call = self._call or call
@@ -207,6 +218,30 @@ class ThreadCommunicator(Communicator):
             raise
         self._rendezvous.meet(self.rank, call, self.timeout)
         return taken
+
+
+class LocalCommunicator(ThreadCommunicator):
+    """The only rank of its group; nothing is sent.
+
+    Examples
+    --------
+    >>> LocalCommunicator().all_gather(np.array([3, 4])).tolist()
+    [[3, 4]]
+    """
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.world = 0, 1, (0,)
+        self.timeout = DEFAULT_TIMEOUT
+
+    def split(self, color: int, key: int | None = None) -> LocalCommunicator:
+        """Return another such communicator."""
+        return LocalCommunicator()
+
+    def abort(self, message: str) -> None:
+        """End the program."""
+        raise SystemExit(message)
 
 
 def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | None = None) -> list[T]:
@@ -233,7 +268,9 @@ def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | N
     >>> run_threads(2, lambda comm: comm.rank)
     [0, 1]
     """
-    check_threads(size, body)
+    require_int("size", size, minimum=1, maximum=MAX_THREADS)
+    if not callable(body):
+        raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
     rendezvous = _Rendezvous(range(size), timeout_or_default(timeout))
     threads = get_num_threads()
 

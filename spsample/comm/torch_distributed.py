@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -84,12 +85,15 @@ class TorchCommunicator(MessageCommunicator):
         self, rank: int, world: Sequence[int], timeout: float, activity: Activity, place: tuple[str, Any, str]
     ) -> None:
         """Open a process group of these ranks, in a place of its own in the store."""
+        import torch
+
         super().__init__(rank, len(world), timeout, activity, world)
         self.name, self._store, self._prefix = place
         self.takes_device_buffers = self.name == "nccl"
         self.transport_errors = (RuntimeError,)
         self._splits = 0
-        self._device = _device(self.name)
+        is_nccl = self.name == "nccl"
+        self._device = torch.device("cuda", torch.cuda.current_device()) if is_nccl else torch.device("cpu")
         self._held = [_process_group(self)] if self.size > 1 else []
         weakref.finalize(self, self._held.clear)  # threads of gloo must not outlive the interpreter
 
@@ -121,12 +125,12 @@ class TorchCommunicator(MessageCommunicator):
 
     def _all_to_all(self, send: Array, sizes: list[int], received: Array, received_sizes: list[int]) -> Pending:
         mine, theirs = self._tensor(send), self._tensor(received, empty=True)
-        work = self._opened().alltoall_base(theirs, mine, received_sizes, sizes)
+        work = self._held[0].alltoall_base(theirs, mine, received_sizes, sizes)
         return _Works([work], [(theirs, received)])
 
     def _start_gather(self, send: Array, received: Array, then: Callable[[], None] = lambda: None) -> Pending:
         theirs = self._tensor(received, empty=True)
-        work = self._opened()._allgather_base(theirs, self._tensor(send))
+        work = self._held[0]._allgather_base(theirs, self._tensor(send))
         return _Works([work], [(theirs, received)], then)
 
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
@@ -161,10 +165,7 @@ class TorchCommunicator(MessageCommunicator):
         options = _distributed().BroadcastOptions()
         options.rootRank = root
         options.rootTensor = 0
-        return self._opened().broadcast([tensor], options)
-
-    def _opened(self) -> Any:
-        return self._held[0]
+        return self._held[0].broadcast([tensor], options)
 
     def _tensor(self, array: Array, *, empty: bool = False) -> torch.Tensor:
         """Return bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
@@ -188,17 +189,17 @@ class TorchCommunicator(MessageCommunicator):
 
     def _say_alive(self, call: int) -> None:
         """Write the call to the job's store."""
-        try:
+        with suppress(RuntimeError):  # the store is lost, too
             self._store.set(self._word(self.rank), str(call))
-        except RuntimeError:  # the store is lost, too
-            return
 
     def _heard_of(self, call: int) -> set[int] | None:
         heard: set[int] = set()
         others = set(range(self.size)) - {self.rank}
 
         def all_heard() -> bool:
-            heard.update(rank for rank in others - heard if self._last_call(rank) >= call)
+            words = {rank: self._word(rank) for rank in others - heard}
+            known = {rank: word for rank, word in words.items() if self._store.check([word])}
+            heard.update(rank for rank, word in known.items() if int(self._store.get(word)) >= call)
             return heard == others
 
         try:
@@ -207,24 +208,13 @@ class TorchCommunicator(MessageCommunicator):
             return None
         return heard
 
-    def _last_call(self, rank: int) -> int:
-        """Return the last call in which a rank was known to wait; 0 where there is none."""
-        word = self._word(rank)
-        return int(self._store.get(word)) if self._store.check([word]) else 0
-
     def _word(self, rank: int) -> str:
         return f"{self._prefix}/waits/{rank}"
 
     def _let_go(self) -> None:
         if self.name == "nccl":
-            self._opened().abort()
+            self._held[0].abort()
         atexit.register(end_soon, *self._held)  # a group of gloo that is freed waits for what is under way
-
-
-def _device(backend: str) -> torch.device:
-    import torch
-
-    return torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
 
 
 def _process_group(comm: TorchCommunicator) -> Any:

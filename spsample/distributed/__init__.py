@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spsample.distributed.graph import ReplicatedGraph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.partitioned import PartitionedGraph
-from spsample.distributed.replicated import ReplicatedGraph
 
 __all__ = ["PartitionedGraph", "ProcessGrid", "ReplicatedGraph"]

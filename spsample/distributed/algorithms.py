@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from spsample.distributed.column.operand import ColumnOperand
@@ -70,6 +70,9 @@ class ChosenAlgorithm(NamedTuple):
         return f"algorithm {self.algorithm} for bulks of {self.kind.num_batches} batches: one takes {times}"
 
 
+Choices = dict[BulkKind, ChosenAlgorithm]
+
+
 class AlgorithmChoice:
     """The choice of the fastest candidate for each kind of bulk, after each has sampled some in turn.
 
@@ -80,6 +83,8 @@ class AlgorithmChoice:
     ----------
     inherited : dict, optional
         Choices that are known already, by kind.
+    reported : dict, optional
+        Shared by a choice and its duplicates, which are of other threads: what any of them chooses.
 
     Examples
     --------
@@ -94,24 +99,20 @@ class AlgorithmChoice:
     algorithm stages for bulks of 16 batches: one takes 300 ms by column, 200 ms by stages
     """
 
-    def __init__(self, inherited: Mapping[BulkKind, ChosenAlgorithm] | None = None) -> None:
-        self._inherited = dict(inherited or {})
+    def __init__(self, inherited: Choices | None = None, reported: Choices | None = None) -> None:
+        self._chosen: Choices = dict(inherited or {})  # the same on all ranks
+        self._reported: Choices = {} if reported is None else reported
         self._runs: dict[BulkKind, dict[str, list[float]]] = {}
-        self._chosen: dict[BulkKind, ChosenAlgorithm] = {}
-        self._origin: AlgorithmChoice | None = None
-        self._duplicates: list[AlgorithmChoice] = []
-        self._of_ended: dict[BulkKind, ChosenAlgorithm] = {}
 
     @property
     def chosen(self) -> list[ChosenAlgorithm]:
         """Choices made here and by duplicates."""
-        by_duplicates = (choice for other in list(self._duplicates) for choice in other.chosen)
-        return [*self._chosen.values(), *self._of_ended.values(), *by_duplicates]
+        return list(self.known.values())
 
     @property
-    def known(self) -> dict[BulkKind, ChosenAlgorithm]:
-        """Choices by kind, inherited ones too. At one moment other ranks may know more or less."""
-        return self._inherited | {choice.kind: choice for choice in self.chosen}
+    def known(self) -> Choices:
+        """Choices by kind, those of duplicates too. At one moment other ranks may know more or less."""
+        return self._reported.copy()
 
     def next(self, kind: BulkKind) -> str:
         """Return the algorithm that samples the next bulk of a kind."""
@@ -133,38 +134,24 @@ class AlgorithmChoice:
         runs[algorithm].append(seconds)
         if all(len(times) >= RUNS for times in runs.values()):
             least = {name: min(times[1:]) for name, times in runs.items()}
-            self._chosen[kind] = ChosenAlgorithm(kind, _fastest(least), least)
+            self._chosen[kind] = self._reported[kind] = ChosenAlgorithm(kind, _fastest(least), least)
             del self._runs[kind]
-        for known in (self._runs, self._chosen):
+        for known in (self._runs, self._chosen, self._reported):
             _forget_oldest(known)
 
-    def duplicate(self, known: Mapping[BulkKind, ChosenAlgorithm]) -> AlgorithmChoice:
+    def duplicate(self, known: Choices) -> AlgorithmChoice:
         """Return a choice for another thread; this one reports what it chooses.
 
         From now on both use what is `known` on every rank, by other duplicates too: a loader that is made for each
         epoch tries nothing twice.
         """
-        self._inherited = dict(known)
-        _forget_oldest(self._inherited)
-        other = AlgorithmChoice(self._inherited)
-        other._origin = self
-        self._duplicates.append(other)
-        return other
-
-    def end(self) -> None:
-        """Hand the choices of this duplicate to the one that it was made from, which keeps nothing else of it."""
-        origin, self._origin = self._origin, None
-        if origin is not None:
-            origin._of_ended |= {choice.kind: choice for choice in self.chosen}
-            origin._duplicates.remove(self)
-            _forget_oldest(origin._of_ended)
+        self._chosen = known | self._chosen
+        _forget_oldest(self._chosen)
+        return AlgorithmChoice(self._chosen, self._reported)
 
     def _known(self, kind: BulkKind) -> ChosenAlgorithm | None:
         """Return the choice for bulks like these: of those that are near enough, the nearest in size."""
-        known = self._inherited | self._chosen
-        if kind in known:
-            return known[kind]
-        near = [choice for choice in known.values() if _are_near(choice.kind, kind)]
+        near = [choice for choice in self._chosen.values() if _are_near(choice.kind, kind)]
         return min(near, key=lambda choice: abs(choice.kind.num_batches - kind.num_batches), default=None)
 
 
@@ -181,5 +168,5 @@ def _are_near(kind: BulkKind, other: BulkKind) -> bool:
 
 
 def _forget_oldest(known: dict[BulkKind, Any]) -> None:
-    while len(known) > MAX_KINDS:
-        del known[next(iter(known))]
+    for kind in list(known)[:-MAX_KINDS]:
+        known.pop(kind, None)  # another thread may have forgotten it

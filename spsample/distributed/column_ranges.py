@@ -37,6 +37,8 @@ class ColumnRanges:
 
     Attributes
     ----------
+    channel : Channel
+        Over the column group.
     total : int
         T, the sum of all numerators.
     support : int
@@ -44,7 +46,7 @@ class ColumnRanges:
     """
 
     def __init__(self, channel: Channel, block: LocalOperand, num_edges: int) -> None:
-        self._channel = channel
+        self.channel = channel
         ranks, n = channel.group.size, block.num_nodes
         self._dtype = block.index_dtype
         self._bounds = equal_bounds(n, ranks)
@@ -64,7 +66,7 @@ class ColumnRanges:
         if draw.replace or self.support > draw.size:
             return draw_in_rounds(_RangeDraws(self, batch_ids), draw, self._dtype)
         own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
-        k, columns = len(batch_ids), self._channel.gather([own], phase=PHASE)[0].rows.astype(self._dtype)
+        k, columns = len(batch_ids), self.channel.gather([own], phase=PHASE)[0].rows.astype(self._dtype)
         return ColumnSample(
             np.arange(k + 1, dtype=np.int64) * len(columns),
             np.tile(columns, k),
@@ -76,17 +78,13 @@ class ColumnRanges:
     def numerators(self, columns: IntArray) -> UInt64Array:
         """N of any columns, from the ranks that have them."""
         order, counts = self._routed(columns.astype(np.int64), self._bounds[1:])
-        (asked,) = self._channel.exchange([Sent(columns[order], counts)], phase=f"{PHASE} requests")
+        (asked,) = self.channel.exchange([Sent(columns[order], counts)], phase=f"{PHASE} requests")
         local = asked.rows - self._first
         values = self._ends[1:][local] - self._ends[:-1][local]
-        (answer,) = self._channel.exchange([pack(values, asked.counts)], phase=PHASE)
+        (answer,) = self.channel.exchange([pack(values, asked.counts)], phase=PHASE)
         result = np.empty(len(columns), np.uint64)
         result[order] = unpack(answer, counts).view(np.uint64)
         return result
-
-    def any_reduce(self, *here: bool) -> list[bool]:
-        """Return for each value whether it is true on any rank of the column group."""
-        return self._channel.any_reduce(*here)
 
     def find(self, units: Int64Array) -> Found:
         """Find the columns that hold these units; each request goes to the rank of its range."""
@@ -94,12 +92,12 @@ class ColumnRanges:
         base = self._range_ends - np.diff(self._range_ends, prepend=0)
         local = units[order] - np.repeat(base, counts)
         sends = [pack(local, counts), Sent(counts, np.ones(len(counts), np.int64))]
-        asked, sizes = self._channel.exchange(sends, phase=f"{PHASE} requests")
+        asked, sizes = self.channel.exchange(sends, phase=f"{PHASE} requests")
         where = np.searchsorted(self._ends[1:], unpack(asked, sizes.rows).view(np.uint64), side="right")
         starts, ends = self._ends[:-1][where], self._ends[1:][where]
         answers = [Sent(where + self._first, sizes.rows)]
         answers += [pack(starts, sizes.rows), pack(ends - starts, sizes.rows)]
-        columns, begins, numerators = self._channel.exchange(answers, phase=PHASE)
+        columns, begins, numerators = self.channel.exchange(answers, phase=PHASE)
         routed = Found(columns.rows, unpack(begins, counts) + np.repeat(base, counts), unpack(numerators, counts))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
@@ -147,7 +145,7 @@ class _RangeDraws(BatchDistributions):
         self._excluded = [nothing for _ in batch_ids]
 
     def any_reduce(self, *here: bool) -> list[bool]:
-        return self._ranges.any_reduce(*here)
+        return self._ranges.channel.any_reduce(*here)
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
         """Find the columns of units, which are counted without the excluded intervals."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from spsample.comm import Communicator, collective
 from spsample.comm.objects import require_same
-from spsample.common.checks import require_int
-from spsample.errors import DTypeError, InputError
+from spsample.common.checks import require_int, require_type
+from spsample.errors import InputError
 
 
 class ProcessGrid:
@@ -62,8 +62,7 @@ class ProcessGrid:
     """
 
     def __init__(self, comm: Communicator, replication: int = 1) -> None:
-        if not isinstance(comm, Communicator):
-            raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
+        require_type("comm", comm, Communicator, "an spsample Communicator")
         p = comm.size
         with collective(comm):
             c = require_divisor(replication, p)

@@ -1,40 +1,21 @@
-"""`PartitionedOperand`: the base of the algorithms on a partitioned A."""
+"""`PartitionedOperand`: the base of the algorithms on a partitioned A; requests to the ranks that hold its rows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm import Channel
+from spsample.comm import Channel, Received, Sent
 from spsample.common.lazily import lazily
-from spsample.distributed.blocks import BlockReader
+from spsample.distributed.blocks import HeldRows
 from spsample.distributed.column_ranges import ColumnRanges
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.placement import Placement
 from spsample.sparse import GraphOperand, LocalOperand
 
-
-class HeldRows(NamedTuple):
-    """The rows of a partitioned A that a rank holds.
-
-    Attributes
-    ----------
-    rows : BlockReader
-        Their source, which knows the sizes of the whole A.
-    placement : Placement
-        The part of each row: one part per block row, and one more for the hub rows, where there are any.
-    block : LocalOperand
-        This rank's block row.
-    hubs : LocalOperand or None
-        The hub rows, which every rank has.
-    """
-
-    rows: BlockReader
-    placement: Placement
-    block: LocalOperand
-    hubs: LocalOperand | None = None
+Serve = Callable[[LocalOperand, Sequence[Received]], Sequence[Sent]]
+"""A function that answers requests to a part: it returns what goes to each rank that sent one."""
 
 
 class PartitionedOperand(GraphOperand):
@@ -50,13 +31,16 @@ class PartitionedOperand(GraphOperand):
     Attributes
     ----------
     channel : Channel
-        Over the column group; the ranks of its scope learn of a failure by the next exchange.
+        Over the column group, block row i on rank i of it; the ranks of its scope learn of a failure by the next
+        exchange.
     held : HeldRows
+    num_parts : int
+        Block rows, and the hub rows, where there are any.
     """
 
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         self.channel = self.column_channel(grid)
-        self.held = held
+        self.held, self.num_parts = held, held.placement.num_blocks
         self.num_nodes = held.rows.num_nodes
         self.num_edges = held.rows.num_edges
         self.weighting = held.rows.weighting
@@ -80,3 +64,23 @@ class PartitionedOperand(GraphOperand):
 
     def any_reduce(self, *here: bool) -> list[bool]:
         return self.channel.any_reduce(*here)
+
+    def ask(self, sends: Sequence[Sent], serve: Serve, *, phase: str) -> list[Received]:
+        """Send rows of several arrays to each part and return the answers, part by part: two all-to-allv.
+
+        Every rank of the column group asks and serves at once. `serve` is called with this rank's block and what all
+        ranks sent for it (and again with the hub rows and this rank's requests to them). Requests are counted under the
+        phase "`phase` requests", answers under `phase`.
+        """
+        remote = self.channel.group.size
+        ends = [int(sent.counts[:remote].sum()) for sent in sends]
+        to_blocks = [Sent(sent.rows[:end], sent.counts[:remote]) for sent, end in zip(sends, ends, strict=True)]
+        asked = self.channel.exchange(to_blocks, phase=f"{phase} requests")
+        answers = self.channel.exchange(serve(self.held.block, asked), phase=phase)
+        if self.held.hubs is None:
+            return answers
+        mine = [Received(sent.rows[end:], sent.counts[remote:]) for sent, end in zip(sends, ends, strict=True)]
+        return [
+            Received(np.concatenate([answer.rows, here.rows]), np.concatenate([answer.counts, here.counts]))
+            for answer, here in zip(answers, serve(self.held.hubs, mine), strict=True)
+        ]

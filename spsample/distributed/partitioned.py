@@ -19,18 +19,26 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
 from spsample.comm.objects import broadcast_object, require_same
 from spsample.common.arrays import as_array
-from spsample.common.checks import require_choice
+from spsample.common.checks import require_choice, require_type
 from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT, AlgorithmChoice, BulkKind, ChosenAlgorithm
-from spsample.distributed.blocks import BlockReader, GraphRows, PickedRows, StoredRows, block_row
+from spsample.distributed.blocks import (
+    BlockReader,
+    GraphRows,
+    HeldRows,
+    PickedRows,
+    StoredRows,
+    block_row,
+    hub_vertices,
+    with_hubs,
+)
 from spsample.distributed.graph import DistributedGraph, require_same_graph
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.hubs import hub_vertices, with_hubs
-from spsample.distributed.operand import HeldRows, PartitionedOperand
+from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
-from spsample.errors import DTypeError, InputError
-from spsample.sparse import GraphOperand, LocalOperand
+from spsample.errors import InputError
+from spsample.sparse import GraphOperand
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
 from spsample.store.construction import sums_of_rows
@@ -151,15 +159,18 @@ class PartitionedGraph(DistributedGraph):
         cls, read: Callable[[], BlockReader], grid: ProcessGrid, algorithm: str, replicate_hubs: Any, partition: Any
     ) -> PartitionedGraph:
         """Check the arguments of `open`, and make the graph; collective."""
-        if not isinstance(grid, ProcessGrid):
-            raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
         with collective(grid.comm):
             require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
             parts = None if partition is None else as_array("partition", partition)
             hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
             rows = read()
         with collective(grid.comm):
-            placement = _placed(rows, parts, grid.num_blocks)
+            if parts is None:
+                placement = balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
+            else:
+                parts = require_parts(parts, rows.num_nodes, grid.num_blocks)
+                placement = from_parts(parts, grid.num_blocks, rows.index_dtype)
         graph = cls(rows, grid, algorithm, hub_bytes, placement)
         require_same_graph(grid.comm, rows)
         require_same(
@@ -180,8 +191,12 @@ class PartitionedGraph(DistributedGraph):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
-        one_backend = list(self._held.values())[:1]
-        return sum(_nbytes(rows) for held in one_backend for rows in (held.block, held.hubs) if rows is not None)
+        arrays: list[Any] = []
+        for held in list(self._held.values())[:1]:  # of one backend
+            for rows in [held.block, *([] if held.hubs is None else [held.hubs])]:
+                A = rows.matrix
+                arrays += [A.indptr, A.indices, A.data, A.ids, rows.edge_ids]
+        return sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def num_block_rows(self) -> int:
@@ -207,12 +222,6 @@ class PartitionedGraph(DistributedGraph):
             other._choice = choice.duplicate(broadcast_object(self.comm, lambda: choice.known))
         other._operands, other._by_algorithm = {}, {}
         return other
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate, as of any distributed graph; its choices stay known."""
-        super().close()
-        if self._duplicated is not None and self._choice is not None:
-            self._choice.end()
 
     def normalized(self, kind: str) -> PartitionedGraph:
         """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
@@ -343,16 +352,3 @@ class PartitionedGraph(DistributedGraph):
             f"PartitionedGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}, "
             f"algorithm={self.algorithm!r}, {self.grid!r})"
         )
-
-
-def _placed(rows: BlockReader, parts: NDArray[Any] | None, num_blocks: int) -> Placement:
-    """Place each row of A."""
-    if parts is None:
-        return balanced(rows.array("indptr", 0, rows.num_nodes + 1), num_blocks)
-    return from_parts(require_parts(parts, rows.num_nodes, num_blocks), num_blocks, rows.index_dtype)
-
-
-def _nbytes(block: LocalOperand) -> int:
-    A = block.matrix
-    arrays = (A.indptr, A.indices, A.data, A.ids, block.edge_ids)
-    return sum(array.nbytes for array in arrays if array is not None)

@@ -121,16 +121,22 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int, argument: str = "p
     ...
     spsample.errors.InputError: partition: got parts from 0 to 1; expected one of 1 parts: 0 to 0 (on ...
     """
-    array = as_array(argument, parts)
-    if array.shape != (num_rows,) or array.dtype.kind not in "iu":
-        given = f"dtype {array.dtype} and shape {array.shape}"
-        raise InputError(argument=argument, given=given, expected=f"one integer per vertex: ({num_rows},)")
+    array = _one_per_vertex(argument, parts, num_rows)
     if num_rows and not 0 <= int(array.min()) <= int(array.max()) < num_blocks:
         raise InputError(
             argument=argument,
             given=f"parts from {array.min()} to {array.max()}",
             expected=f"one of {num_blocks} parts: 0 to {num_blocks - 1} (on ranks: p/c block rows)",
         )
+    return array
+
+
+def _one_per_vertex(argument: str, parts: Any, num_rows: int) -> IntArray:
+    array = as_array(argument, parts)
+    if array.shape != (num_rows,) or array.dtype.kind not in "iu":
+        given, expected = f"dtype {array.dtype} and shape {array.shape}", "one integer per vertex of the graph"
+        hint = "Parts of another graph do not fit this one."
+        raise InputError(argument=argument, given=given, expected=f"{expected}: ({num_rows},)", hint=hint)
     return array
 
 
@@ -156,14 +162,7 @@ def parts_on_ranks(graph: BaseGraph, parts: Any, ranks: int | None = None) -> tu
             given=f"parts for a graph in {graph.num_block_rows} block rows",
             expected="none: the block rows are the parts",
         )
-    array = as_array("parts", parts)
-    if array.shape != (graph.num_nodes,) or array.dtype.kind not in "iu":
-        raise InputError(
-            argument="parts",
-            given=f"dtype {array.dtype} and shape {array.shape}",
-            expected=f"one integer per vertex of the graph: ({graph.num_nodes},)",
-            hint="Parts of another graph do not fit this one.",
-        )
+    array = _one_per_vertex("parts", parts, graph.num_nodes)
     least, most = (int(array.min()), int(array.max())) if len(array) else (0, 0)
     ranks = graph.comm.size if ranks is None else ranks
     if least < 0 or most >= ranks or ranks % (most + 1):

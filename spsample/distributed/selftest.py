@@ -15,9 +15,9 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.comm import Communicator, collective
 from spsample.comm.check import check_ranks
+from spsample.distributed.graph import ReplicatedGraph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.partitioned import PartitionedGraph
-from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, MissingDependencyError, SpSampleError
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE
 from spsample.sampling.sampler import Sampler

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.comm import Communicator, collective
-from spsample.comm.local import LocalCommunicator
+from spsample.comm import Communicator, LocalCommunicator, collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
 from spsample.common.contents import contents_of

@@ -36,6 +36,7 @@ from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import file_error, require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
+from spsample.store.npy import read_ahead
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
@@ -331,7 +332,10 @@ class _Reorderer:
     def _open(self, name: str) -> tuple[NDArray[Any], bool]:
         """An array of the store, and whether the system is asked to read all of it ahead, for it has the memory."""
         is_cached = self.task.store.specs[name].nbytes <= available_memory() // 2
-        return self.task.store.array(name, "willneed" if is_cached else "normal"), is_cached
+        array = self.task.store.array(name)
+        if is_cached:
+            read_ahead(array)
+        return array, is_cached
 
     def _window(self, *, is_cached: bool) -> int:
         """Bytes of the windows in memory, beside what is written: no more than is of use where the source is cached."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.store.graph import Graph, from_dgl, to_scipy
-from spsample.store.reader import GraphStore
+from spsample.store.graph import Graph, GraphStore, from_dgl, to_scipy
 from spsample.store.writer import StoreWriter
 
 __all__ = ["Graph", "GraphStore", "StoreWriter", "from_dgl", "to_scipy"]

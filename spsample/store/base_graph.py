@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array, Matrix
-from spsample.comm.communicator import Communicator
-from spsample.comm.local import LocalCommunicator
+from spsample.comm import Communicator, LocalCommunicator
 from spsample.common.memory import available_memory
 from spsample.errors import DTypeError, InputError
 from spsample.sparse.operand import GraphOperand
@@ -105,8 +104,7 @@ class BaseGraph(ABC):
         """
         if self.host is None:
             raise InputError(argument="graph", given=repr(self), expected="a graph whose rows are on the host")
-        matrix: Matrix = self.host.operand().matrix
-        return matrix
+        return cast("Matrix", self.host.operand().matrix)
 
     def add_block_rows(self, sums: NDArray[Any], *, phase: str = "other") -> NDArray[Any]:
         """Return the sums over all rows of A of what each rank has summed over its `block_row`; collective on ranks."""

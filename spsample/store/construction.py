@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, Matrix
 from spsample.backends.arithmetic import default_float_environment
-from spsample.common.checks import check_indptr, check_length, is_scipy_sparse, require_type
+from spsample.common.checks import check_indptr, check_length, first_bad, is_scipy_sparse, require_type
 from spsample.common.contents import Contents
 from spsample.common.threads import clear_pool, compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
@@ -21,15 +21,12 @@ from spsample.store import validation
 ARRAYS = ("indptr", "indices", "data", "edge_ids")
 """The arrays that identify a graph, by their names in a store."""
 
-_Arrays = TypeVar("_Arrays", bound="GraphArrays")
-
 
 class StoreOrigin(NamedTuple):
-    """The store that a graph's arrays are maps of: its absolute path, the digest of its graph, how it is accessed."""
+    """The store that a graph's arrays are maps of: its absolute path, and the digest of its graph."""
 
     path: str
     digest: str
-    access: str
 
 
 class GraphArrays:
@@ -64,14 +61,7 @@ class GraphArrays:
 
     def lying(self, name: str) -> NDArray[Any] | None:
         """Return indices, data or edge_ids in any order: nothing is read."""
-        array: NDArray[Any] | None = getattr(self, name)
-        return array
-
-    def row_normalized(self: _Arrays) -> _Arrays:
-        """Return the same arrays, each entry of a row of d entries being 1/d; there are no data."""
-        made = copy(self)
-        made.weighting = "row"
-        return made
+        return cast("NDArray[Any] | None", getattr(self, name))
 
     def operand(self, backend: Backend) -> LocalOperand:
         """Return A as the sampling algebra sees it."""
@@ -95,7 +85,16 @@ def from_csr(
     columns = validation.as_id_vector(f"{prefix}indices", indices)
     weights = None if data is None else validation.as_weights(f"{prefix}data", data)
     ids = None if edge_ids is None else validation.as_id_vector(f"{prefix}edge_ids", edge_ids)
-    _check_vertices(prefix, len(starts) - 1, columns.dtype)
+    n = len(starts) - 1
+    if n < 1:
+        raise InputError(
+            argument=f"{prefix}indptr",
+            given=f"length {n + 1}",
+            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
+        )
+    if columns.dtype == np.int32 and n > validation.INT32_NODES:
+        given = f"int32 for {n} vertices"
+        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
     for name, array in (("data", weights), ("edge_ids", ids)):
         if array is not None:
             check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
@@ -134,7 +133,9 @@ def from_edges(
         weights = validation.as_weights(names[1], edge_weight)
         check_length(names[1], weights, edges.shape[1], "edge")
         validation.check_weights(names[1], weights)
-    return _sorted_arrays(edges[0], edges[1], weights, n)
+    indptr, indices, order = sort_entries(edges[0], edges[1], n)
+    ordered = weights if weights is None or order is None else weights[order]
+    return GraphArrays(indptr, indices, ordered, order)  # no edge ids where they were in order already
 
 
 def from_matrix(matrix: Any) -> GraphArrays:
@@ -150,49 +151,15 @@ def from_matrix(matrix: Any) -> GraphArrays:
         starts = validation.as_id_vector("matrix.indptr", matrix.indptr)
         end = int(starts[-1]) if len(starts) else 0  # scipy allows room behind the last entry
         return from_csr(starts, matrix.indices[:end], matrix.data[:end], None, prefix="matrix.")
-    triplets = _triplets(matrix)
-    weights = validation.as_weights("matrix.data", triplets.data)
-    check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
-    check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
-    validation.check_weights("matrix.data", weights)
-    validation.check_ids("matrix.row", triplets.row, n)
-    validation.check_ids("matrix.col", triplets.col, n)
-    return _sorted_arrays(triplets.col, triplets.row, weights, n)
-
-
-def _sorted_arrays(
-    sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int
-) -> GraphArrays:
-    """Sort checked edges; edge ids are None where they were in order already."""
-    indptr, indices, order = sort_entries(sources, rows, num_nodes)
-    ordered = weights if weights is None or order is None else weights[order]
-    return GraphArrays(indptr, indices, ordered, order)
-
-
-def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
-    """Check that there are vertices, and that ids of `dtype` can number them."""
-    if n < 1:
-        raise InputError(
-            argument=f"{prefix}indptr",
-            given=f"length {n + 1}",
-            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
-        )
-    if n > validation.MAX_NODES:
-        raise CapacityError(argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices")
-    if dtype == np.int32 and n > validation.INT32_NODES:
-        given = f"int32 for {n} vertices"
-        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
-
-
-def _triplets(matrix: Any) -> Any:
-    """Convert a scipy.sparse matrix to COO, once its own structure is known to be sound."""
     try:
         if matrix.format in ("csc", "bsr"):
             matrix.check_format(full_check=True)
-        return matrix.tocoo()
+        triplets = matrix.tocoo()
+        edges = np.stack([triplets.col, triplets.row])
     except (ValueError, TypeError, IndexError) as error:
         given = f"a broken {matrix.format} matrix ({error})"
         raise InputError(argument="matrix", given=given, expected="a sound scipy.sparse matrix") from error
+    return from_edges(edges, n, triplets.data, ("matrix", "matrix.data"), "The matrix has {} rows.")
 
 
 def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
@@ -208,8 +175,7 @@ def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
         )
     n = max(int(edges.max()) + 1, 1)  # ids below 0 are refused next, with their position
     if n > validation.MAX_NODES:
-        at = np.unravel_index(int(np.argmax(edges)), edges.shape)
-        given = f"{n - 1} at position {tuple(int(i) for i in at)}"
+        given = first_bad(edges == n - 1, edges)
         raise CapacityError(argument="edge_index", given=given, expected="vertex ids below 2**48")
     return n
 
@@ -299,7 +265,9 @@ ROWS_AT_ONCE = 1 << 16
 def normalized(arrays: GraphArrays, kind: str) -> GraphArrays:
     """Return the arrays of A normalised: `kind` is "row" or "sym", as of `Graph.normalized`."""
     if kind == "row" and arrays.lying("data") is None:  # rows of a "row" graph sum to 1 already
-        return arrays.row_normalized()
+        made = copy(arrays)
+        made.weighting = "row"
+        return made
     values, per_row = entry_values(arrays), np.diff(arrays.indptr)
     sums = sums_by_row(arrays.indptr, values)
     if not np.isfinite(sums).all():
@@ -369,19 +337,8 @@ def sums_by_row(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.f
     return sums
 
 
-def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Sum rows that store no weights, from their numbers of entries: of ones, or of one over their number.
-
-    Examples
-    --------
-    >>> sums_of_alike("unweighted", np.array([2, 0])), sums_of_alike("row", np.array([2, 0]))
-    (array([2., 0.], dtype=float32), array([1., 0.], dtype=float32))
-    """
-    return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
-
-
 def sums_of_rows(weighting: str, indptr: NDArray[np.int64], values: NDArray[Any] | None) -> NDArray[np.float32]:
-    """Sum rows of a graph, which stores weights only where it is "weighted".
+    """Sum rows of a graph, which stores weights only where it is "weighted": of ones else, or of one over their number.
 
     Examples
     --------
@@ -389,9 +346,10 @@ def sums_of_rows(weighting: str, indptr: NDArray[np.int64], values: NDArray[Any]
     >>> sums_of_rows("weighted", indptr, np.array([0.5, 1.0])), sums_of_rows("row", indptr, None)
     (array([1.5, 0. ], dtype=float32), array([1., 0.], dtype=float32))
     """
-    if values is None:
-        return sums_of_alike(weighting, np.diff(indptr))
-    return sums_by_row(indptr, values).astype(np.float32)
+    if values is not None:
+        return sums_by_row(indptr, values).astype(np.float32)
+    degrees = np.diff(indptr)
+    return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
 
 
 def divided(values: NDArray[Any], divisor: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
 from spsample.store.base_graph import BaseGraph, require_local
-from spsample.store.construction import row_entries, sums_of_alike
+from spsample.store.construction import row_entries, sums_of_rows
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -48,8 +48,7 @@ def hottest_rows(graph: Any, share: float) -> NDArray[np.int64]:
     saved_per_entry = in_frontier * drawn
     order = np.argsort(-saved_per_entry, kind="stable")
     fitting = np.cumsum(degrees[order]) <= share * graph.num_edges
-    hot: NDArray[np.int64] = np.sort(order[fitting])
-    return hot
+    return np.sort(order[fitting])
 
 
 def expected_visits(graph: Any) -> NDArray[np.float64]:
@@ -225,11 +224,13 @@ class DeviceGraph(BaseGraph):
 
     def in_degrees(self) -> NDArray[np.int64]:
         """Count the entries of each row: int64 on the host, shape (n,)."""
+        return np.diff(self._indptr_on_host())
+
+    def _indptr_on_host(self) -> NDArray[np.int64]:
         backend = self._operand.backend
         with backend.session():
-            indptr = backend.to_device(self._operand.matrix.indptr)
-            counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
-            return counts
+            indptr: NDArray[np.int64] = backend.on_host(backend.to_device(self._operand.matrix.indptr))
+            return indptr
 
     def row_sums(self) -> NDArray[np.float32]:
         """Sum the values of each row: float32 on the host, shape (n,).
@@ -247,7 +248,7 @@ class DeviceGraph(BaseGraph):
             raise InputError(
                 argument="graph", given=given, expected="a DeviceGraph made of a Graph, which has its row sums"
             )
-        return sums_of_alike(self.weighting, self.in_degrees())
+        return sums_of_rows(self.weighting, self._indptr_on_host(), None)
 
     def free_bytes(self) -> int:
         """Memory of the device that can still be had."""

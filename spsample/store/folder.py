@@ -209,7 +209,13 @@ class PartialFolder:
         with system_errors(self.target, "a folder that can be made and written to"):
             self.target.parent.mkdir(parents=True, exist_ok=True)
             remove_leftovers(self.target)
-            self.path, self._lock = _make_locked(self.target)
+            while True:  # a folder that another process takes for a leftover meanwhile is given up
+                self.path = _hidden_name(self.target)
+                self.path.mkdir()
+                lock = _lock(self.path, unsupported=True)
+                if lock is not None and self.path.is_dir():
+                    break
+        self._lock = lock
 
     def publish(self, *, overwrite: bool) -> None:
         """Give the folder the name of `target`; all of it must be on the disk already.
@@ -277,16 +283,6 @@ def remove_leftovers(target: Path) -> None:
 
 def _hidden_name(target: Path) -> Path:
     return target.parent / f".{target.name}.partial-{secrets.token_hex(4)}"
-
-
-def _make_locked(target: Path) -> tuple[Path, int]:
-    """Make a partial folder and lock it; one that another process takes for a leftover meanwhile is given up."""
-    while True:
-        path = _hidden_name(target)
-        path.mkdir()
-        lock = _lock(path, unsupported=True)
-        if lock is not None and path.is_dir():
-            return path, lock
 
 
 def _lock(folder: Path, *, unsupported: bool = False) -> int | None:

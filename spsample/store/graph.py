@@ -1,24 +1,28 @@
-"""The graph: a square sparse matrix A, row = target vertex, columns = its in-neighbours."""
+"""`Graph`: a square sparse matrix A, row = target vertex, columns = its in-neighbours; `GraphStore`: one on disk."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import get_backend
-from spsample.common.checks import require_choice, short
-from spsample.errors import DTypeError, InputError
+from spsample.common.checks import require_choice, require_type, short
+from spsample.common.lazily import lazily
+from spsample.errors import DataError, DTypeError, InputError
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.probability import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.construction import ARRAYS, GraphArrays
 from spsample.store.folder import file_error
-from spsample.store.mapped_store import MappedStore
+from spsample.store.layout import META_FILE
+from spsample.store.mapped_store import MappedStore, VertexIds, read_meta
+from spsample.store.row_order import ReorderedRows
+from spsample.store.verification import record_path, verify_checksums, verify_structure
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -150,7 +154,20 @@ class Graph(BaseGraph):
         >>> graph.edge_ids, graph.data
         (array([2, 0, 1]), array([2. , 0.5, 1. ]))
         """
-        return graph_of(pyg_arrays(data, weight_attr))
+        name, edges = _edges_of(data)
+        num_nodes = getattr(data, "num_nodes", None)
+        if name == "adj_t":
+            _refuse_merged(data, edges.shape[1])
+        weights = None
+        if weight_attr is not None:
+            held = getattr(data, weight_attr, None) if isinstance(cast("object", weight_attr), str) else None
+            if held is None:
+                expected = "an attribute of the data with a weight per edge"
+                raise InputError(argument="weight_attr", given=repr(weight_attr), expected=expected)
+            weights = host_array(held)
+        names = (f"data.{name}", f"data.{weight_attr}")
+        count = None if num_nodes is None else int(num_nodes)
+        return graph_of(construction.from_edges(edges, count, weights, names, _COUNT))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -184,7 +201,7 @@ class Graph(BaseGraph):
         return graph_of(construction.from_matrix(matrix))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, access: str = "normal") -> Graph:
+    def open(cls, path: str | os.PathLike[str]) -> Graph:
         """Open the graph of a store by memory maps: nothing is read but headers, whatever its size.
 
         Pages are read from the disk when samplers touch them, and the system may drop them again. Such a graph pickles
@@ -195,15 +212,9 @@ class Graph(BaseGraph):
         ----------
         path : path-like
             The folder of a store, as `save`, `spsample.store.StoreWriter` or ``spsample convert`` make it.
-        access : "normal", "random", "sequential" or "willneed", optional
-            Advice to the system on pages that are not in memory: to read ahead as it does by default; to read
-            only pages that are touched; to read far ahead; to read the whole files now, in the background. The default
-            was the fastest where it was measured.
 
         Raises
         ------
-        InputError
-            If `access` is none of these.
         DataError
             As `spsample.store.GraphStore.open`.
 
@@ -216,7 +227,7 @@ class Graph(BaseGraph):
         array([0, 1, 0])
         >>> folder.cleanup()
         """
-        return graph_of(MappedStore.read(path, lambda store: store.graph_arrays(access)))
+        return graph_of(MappedStore.read(path, lambda store: store.graph_arrays()))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.
@@ -358,8 +369,7 @@ class Graph(BaseGraph):
         """
         chosen = get_backend(backend)
         if chosen.name == "cuda":
-            on_device: LocalOperand = self.to_device("cuda").operand()
-            return on_device
+            return cast("LocalOperand", self.to_device("cuda").operand())
         operand: LocalOperand | None = self.kept.get(chosen.name)
         if operand is None:
             operand = self.kept[chosen.name] = self._arrays.operand(chosen)
@@ -482,6 +492,138 @@ class Graph(BaseGraph):
         return self if arrays is self._arrays else graph_of(arrays)
 
 
+class GraphStore(MappedStore):
+    """A graph store: a folder with ``meta.json`` and ``.npy`` files, which are mapped, not read.
+
+    `GraphStore.open` makes one. Opening reads ``meta.json`` and the headers of the files: names, dtypes, shapes and
+    sizes are checked, contents are not, so that it takes the same time whatever the size of the graph. `verify` reads
+    everything; use it on stores that others made, or that were copied: what is sampled from damaged contents is
+    undefined. ``meta.json`` is compared with its checksum on opening already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> Graph([0, 1, 2], [1, 0]).save(f"{folder.name}/pair")
+    >>> store = GraphStore.open(f"{folder.name}/pair")
+    >>> store.names, store.meta["num_edges"]
+    (('indptr', 'indices'), 2)
+    >>> store.verify()
+    ()
+    >>> store.graph()
+    Graph(num_nodes=2, num_edges=2, weighting='unweighted', indices=int64)
+    >>> folder.cleanup()
+    """
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> GraphStore:
+        """Open the store at `path`.
+
+        Raises
+        ------
+        DataError
+            If there is none, it was written by a newer release, ``meta.json`` is damaged, or a file is missing,
+            truncated, exchanged for another one or not readable. The message names the file.
+        """
+        return cls.read(path, lambda store: store)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names that `features` takes: ``"x"``, and those that ``meta.json`` lists."""
+        own = ["x"] if "x" in self or "x_data" in self else []
+        listed = [*self._meta.get("node_features", []), *self._meta.get("edge_features", [])]
+        return tuple(dict.fromkeys(own + listed))
+
+    def features(self, name: str = "x") -> Any:
+        """Return a feature array of two dimensions as a read-only map; ``"x"`` may also be a SciPy CSR matrix.
+
+        Rows are by vertex, or by edge id: where rows of vertices were moved, what is returned is a
+        `spsample.store.row_order.ReorderedRows`, which reads as an array does.
+
+        Raises
+        ------
+        InputError
+            If the store has no features of that name.
+        DataError
+            As `array`, and if a sparse matrix is broken.
+        """
+        require_type("name", name, str, "the name of an array")
+        if name not in self.feature_names:
+            have = ", ".join(map(repr, self.feature_names))
+            expected = f"one of {have}" if have else "a store with features, which this one has not"
+            raise InputError(argument="name", given=repr(name), expected=expected)
+        if name not in self._specs:
+            return self._sparse_features()
+        array = self.array(name)
+        array = array[:, None] if array.ndim == 1 else array
+        rows = None if name in self._meta.get("edge_features", []) else self.row_of_vertex()
+        return array if rows is None else ReorderedRows(array, rows)
+
+    def _sparse_features(self) -> csr_array:
+        from scipy.sparse import csr_array
+
+        try:
+            data, indices, indptr = (self.array(f"x_{part}") for part in ("data", "indices", "indptr"))
+            matrix = csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
+            matrix.check_format(full_check=True)
+            if matrix.shape[0] != self._meta["num_nodes"]:
+                raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, DataError):
+                raise
+            expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
+            raise file_error(self.path, f"broken features x ({error})", expected) from error
+        return matrix
+
+    @lazily
+    def vertices(self) -> VertexIds:
+        """The ids of the vertices in the input, and the way back: ``vertices.names(ids)``, ``vertices.ids(names)``.
+
+        They are strings or integers where they were converted so, else the vertices 0 to n - 1 themselves.
+        """
+        return VertexIds(self)
+
+    def graph(self) -> Graph:
+        """Return the graph over the maps: nothing is read, copied or checked."""
+        return graph_of(self.graph_arrays())
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
+        """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.
+
+        The rows' starts never fall and end at the number of edges; ids are in range; sources ascend within each row;
+        weights are finite and at least 0; edge ids are at least 0 and lead to rows of the edge features; splits hold
+        vertices.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(done, total)`` with bytes; checksums and structure are half of the total each.
+
+        Returns
+        -------
+        tuple of str
+            Names of the files that no checksum covers: ``("meta.json",)`` for a store that was written before there
+            was one, else empty.
+
+        Raises
+        ------
+        DataError
+            Naming the file, and the piece of 64 MiB or the position.
+        """
+        read_meta(self.path, self.path / META_FILE)
+        half, report = self.nbytes, progress or (lambda done, total: None)
+        arrays = {name: self.array(name) for name in self._specs}
+        verify_checksums(self.path, arrays, self._specs, lambda done: report(done, 2 * half))
+        verify_structure(self.path, arrays, self._meta, lambda done: report(half + done, 2 * half))
+        if "x" in self.feature_names and "x" not in self:
+            self._sparse_features()
+        report(2 * half, 2 * half)
+        return () if record_path(self.path / META_FILE).is_file() else (META_FILE,)
+
+    def __repr__(self) -> str:
+        return f"GraphStore({str(self.path)!r}, arrays={', '.join(self._specs)})"
+
+
 def from_dgl(graph: Any, weight_name: str | None = None) -> Graph:
     """Make a graph of a ``dgl.DGLGraph``; ``edge_ids`` are those of DGL.
 
@@ -504,7 +646,23 @@ def from_dgl(graph: Any, weight_name: str | None = None) -> Graph:
     >>> from_dgl(dgl.graph(([2, 0, 1], [0, 1, 0]))).edge_ids  # doctest: +SKIP
     array([2, 0, 1])
     """
-    return graph_of(dgl_arrays(graph, weight_name))
+    expected = "a dgl.DGLGraph of one type of vertices and edges"
+    if not all(hasattr(graph, name) for name in ("is_homogeneous", "edges", "num_nodes", "edata")):
+        raise DTypeError(argument="graph", given=f"{short(graph)} of type {type(graph).__name__}", expected=expected)
+    if getattr(graph, "is_block", False):
+        raise DTypeError(argument="graph", given="a block, which is a sample already", expected=expected)
+    if not graph.is_homogeneous:
+        hint = "dgl.to_homogeneous(graph) makes one."
+        raise DTypeError(argument="graph", given="a graph of several types", expected=expected, hint=hint)
+    source, target = (host_array(ends) for ends in graph.edges(order="eid"))
+    weights = None
+    if weight_name is not None:
+        if not isinstance(cast("object", weight_name), str) or weight_name not in graph.edata:
+            expected = f"the name of weights in graph.edata: {', '.join(map(repr, graph.edata)) or 'it has none'}"
+            raise InputError(argument="weight_name", given=short(weight_name), expected=expected)
+        weights = host_array(graph.edata[weight_name])
+    names = ("graph.edges()", f"graph.edata[{weight_name!r}]")
+    return graph_of(construction.from_edges(np.stack([source, target]), int(graph.num_nodes()), weights, names))
 
 
 def to_scipy(graph: Graph) -> csr_array:
@@ -541,30 +699,13 @@ def _graph_of_parts(*parts: Any) -> Graph:
     return graph_of(GraphArrays(*parts))
 
 
-def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:
+def _reopened(path: str, digest: str, weighting: Weighting) -> Graph:
     """Open the store of a pickled graph, if it still holds the same one."""
-    graph = Graph.open(path, access=access)
+    graph = Graph.open(path)
     if graph.digest != digest:
         expected = f"the one that was pickled, with digest {digest}"
         raise file_error(path, f"a graph with digest {graph.digest}", expected, "The store was replaced since.")
     return graph.normalized("row") if weighting == "row" and graph.weighting == "unweighted" else graph
-
-
-def pyg_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
-    """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.
-
-    Raises
-    ------
-    DTypeError, InputError
-        If it has no edges, or not the weights that are asked for.
-    """
-    name, edges = _edges_of(data)
-    num_nodes = getattr(data, "num_nodes", None)
-    if name == "adj_t":
-        _refuse_merged(data, edges.shape[1])
-    weights = None if weight_attr is None else _weights(data, weight_attr)
-    names = (f"data.{name}", f"data.{weight_attr}")
-    return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names, _COUNT)
 
 
 def host_array(held: Any) -> NDArray[Any]:
@@ -634,38 +775,3 @@ def _refuse_merged(data: Any, entries: int) -> None:
             expected="an entry for each edge",
             hint=f"{hint}.",
         )
-
-
-def _weights(data: Any, name: Any) -> NDArray[Any]:
-    held = getattr(data, name, None) if isinstance(name, str) else None
-    if held is None:
-        expected = "an attribute of the data with a weight per edge"
-        raise InputError(argument="weight_attr", given=repr(name), expected=expected)
-    return host_array(held)
-
-
-def dgl_arrays(graph: Any, weight_name: Any) -> GraphArrays:
-    """Return the arrays of the graph of a ``dgl.DGLGraph``; edge ids are those of DGL.
-
-    Raises
-    ------
-    DTypeError, InputError
-        If it is none, has several types or is a block, or lacks the weights that are asked for.
-    """
-    expected = "a dgl.DGLGraph of one type of vertices and edges"
-    if not all(hasattr(graph, name) for name in ("is_homogeneous", "edges", "num_nodes", "edata")):
-        raise DTypeError(argument="graph", given=f"{short(graph)} of type {type(graph).__name__}", expected=expected)
-    if getattr(graph, "is_block", False) or not graph.is_homogeneous:
-        given, hint = "a graph of several types", "dgl.to_homogeneous(graph) makes one."
-        if getattr(graph, "is_block", False):
-            given, hint = "a block, which is a sample already", ""
-        raise DTypeError(argument="graph", given=given, expected=expected, hint=hint)
-    source, target = (host_array(ends) for ends in graph.edges(order="eid"))
-    weights = None
-    if weight_name is not None:
-        if not isinstance(weight_name, str) or weight_name not in graph.edata:
-            expected = f"the name of weights in graph.edata: {', '.join(map(repr, graph.edata)) or 'it has none'}"
-            raise InputError(argument="weight_name", given=short(weight_name), expected=expected)
-        weights = host_array(graph.edata[weight_name])
-    names = ("graph.edges()", f"graph.edata[{weight_name!r}]")
-    return construction.from_edges(np.stack([source, target]), int(graph.num_nodes()), weights, names)

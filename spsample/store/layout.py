@@ -21,9 +21,11 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.store.folder import file_error
 from spsample.store.validation import INT32_NODES, MAX_NODES
@@ -62,11 +64,6 @@ class ArraySpec(NamedTuple):
         """Bytes of the array, without the header of its file."""
         return math.prod(self.shape) * int(self.dtype.itemsize)
 
-    @property
-    def num_chunks(self) -> int:
-        """Number of its checksums."""
-        return -(-self.nbytes // CHUNK_BYTES)
-
 
 def array_file(name: str) -> str:
     """Return the name of an array's file."""
@@ -84,7 +81,7 @@ def version_of(names: Iterable[str]) -> int:
     return REORDERED_VERSION if MAP_ARRAYS[0] in names else VERSION
 
 
-def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpec]]:
+def parse_meta(path: str, content: bytes) -> tuple[dict[str, Any], dict[str, ArraySpec]]:
     """Return the facts of a ``meta.json`` and its arrays.
 
     Raises
@@ -94,7 +91,7 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
         release does not know.
     """
     try:
-        meta = json.loads(text)
+        meta = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise file_error(path, f"no JSON ({error})", "the meta.json of a store") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
@@ -129,9 +126,10 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
     if len(shape) > _MAX_DIMENSIONS or math.prod(max(size, 1) for size in shape) * spec.dtype.itemsize >= 2**63:
         expected = f"at most {_MAX_DIMENSIONS} dimensions, and less than 2^63 bytes even with empty ones taken as 1"
         raise file_error(path, f"shape {shape!r} of {name}", expected)
-    if len(sums) != spec.num_chunks:
+    chunks = -(-spec.nbytes // CHUNK_BYTES)
+    if len(sums) != chunks:
         given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"
-        raise file_error(path, given, f"{spec.num_chunks}, one per 64 MiB")
+        raise file_error(path, given, f"{chunks}, one per 64 MiB")
     return spec
 
 
@@ -208,6 +206,13 @@ def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: 
     if not isinstance(digest, str) or _SHA256.fullmatch(digest) is None:
         expected = "a JSON object with the digest of the graph, as the store has row_of_vertex"
         raise file_error(path, f"reordered {fact!r}", expected)
+
+
+def check_ends(path: str | Path, starts: NDArray[np.int64], num_edges: int) -> None:
+    """Check the first and the last row start: the only contents that are read on opening."""
+    if int(starts[0]) != 0 or int(starts[-1]) != num_edges:
+        given = f"rows from {starts[0]} to {starts[-1]}"
+        raise file_error(path, given, f"from 0 to the number of edges, {num_edges}")
 
 
 def _size(path: str, meta: dict[str, Any], key: str, least: int, most: int) -> int:

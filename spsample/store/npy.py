@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class NpyHeader(NamedTuple):
     begin: int
 
     @property
-    def order(self) -> str:
+    def order(self) -> Literal["C", "F"]:
         """As NumPy calls it."""
         return "F" if self.is_fortran else "C"
 
@@ -153,8 +153,7 @@ def map_npy(path: Path, expected: str = "an .npy file", argument: str | None = N
     header = npy_header(path, expected, argument)
     if header.begin == header.end:
         return np.empty(header.shape, header.dtype)
-    order: Any = header.order
-    return np.memmap(path, header.dtype, "r", offset=header.begin, shape=header.shape, order=order)
+    return np.memmap(path, header.dtype, "r", offset=header.begin, shape=header.shape, order=header.order)
 
 
 _SUFFIX = ".npy"
@@ -215,8 +214,7 @@ def read_npz(path: Path, expected: str, only: Collection[str] | None = None) -> 
 
 def _elements(member: Any, header: NpyHeader) -> NDArray[Any]:
     """The array that follows a header; read to the end of the member, where its checksum is compared."""
-    order: Any = header.order
-    array = np.empty(header.shape, header.dtype, order)
+    array = np.empty(header.shape, header.dtype, header.order)
     flat = array.reshape(-1, order="A").view(np.uint8)
     pieces = (flat[begin : begin + _PIECE] for begin in range(0, flat.size, _PIECE))  # each is copied once more
     if any(member.readinto(piece) != piece.size for piece in pieces) or member.read(1):
@@ -231,20 +229,15 @@ def _opened(path: Path, expected: str) -> Iterator[zipfile.ZipFile]:
         if not zipfile.is_zipfile(path):
             raise ValueError("no .npz archive (damaged or truncated?)")
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            _check_count(file, len(archive.infolist()))
+            file.seek(-min(file.seek(0, 2), _MAX_END), 2)
+            tail, members = file.read(), len(archive.infolist())
+            start = tail.rfind(b"PK\x05\x06") + _COUNT_AT
+            stated = int.from_bytes(tail[start : start + 2], "little")
+            if stated not in (members, _COUNTED_ELSEWHERE):  # a damaged entry of the directory hides others
+                raise ValueError(f"{members} members where the archive counts {stated}")
             yield archive
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         raise file_error(path, f"an unreadable file ({error})", expected) from error
-
-
-def _check_count(file: IO[bytes], members: int) -> None:
-    """Compare the number of members with that at the archive's end: a damaged entry of the directory hides others."""
-    file.seek(-min(file.seek(0, 2), _MAX_END), 2)
-    tail = file.read()
-    start = tail.rfind(b"PK\x05\x06") + _COUNT_AT
-    stated = int.from_bytes(tail[start : start + 2], "little")
-    if stated not in (members, _COUNTED_ELSEWHERE):
-        raise ValueError(f"{members} members where the archive counts {stated}")
 
 
 def _check_size(info: zipfile.ZipInfo, end: int, size: int) -> None:
@@ -253,9 +246,6 @@ def _check_size(info: zipfile.ZipInfo, end: int, size: int) -> None:
         stated = f"{info.file_size} bytes in {info.compress_size} of the archive's {size}"
         raise ValueError(f"{info.filename} is said to be of {stated}, with an array that ends at {end}")
 
-
-ACCESS = ("normal", "random", "sequential", "willneed")
-"""Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
 _HEADER_START = 10
 """Bytes before the header of an ``.npy`` file of version 1.0: magic, version, length."""
@@ -267,29 +257,21 @@ def create_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDAr
     Its room on the disk is reserved first: where that fails there is an OSError now, and not a killed process when the
     pages are written.
     """
-    size = ArraySpec(dtype, shape, ()).nbytes
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-        offset = file.tell()
-        file.flush()
-        _reserve(file.fileno(), offset + size)
-    if size == 0:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    with path.open("r+b") as file:
+        _reserve(file.fileno(), os.fstat(file.fileno()).st_size)
+    return array
 
 
 def shorten_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Cut a file that `create_map` made to fewer rows, and map it again."""
-    size = ArraySpec(dtype, shape, ()).nbytes
     with path.open("r+b") as file:
         offset = read_header(file).begin
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
         if file.tell() != offset:  # NumPy leaves room for longer numbers, so that shorter ones fit, too
             raise OSError(0, "the header of an .npy file changed its size", str(path))
-        file.truncate(offset + size)
-    if size == 0:
-        return np.zeros(shape, dtype)
+        file.truncate(offset + ArraySpec(dtype, shape, ()).nbytes)
     return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
 
 
@@ -303,9 +285,23 @@ def release_pages(array: Any) -> None:
     --------
     >>> release_pages(np.zeros(3))
     """
+    _advise(array, "MADV_DONTNEED")
+
+
+def read_ahead(array: Any) -> None:
+    """Have the system read the file of an array that is a map in the background; nothing is done to others.
+
+    Examples
+    --------
+    >>> read_ahead(np.zeros(3))
+    """
+    _advise(array, "MADV_WILLNEED")
+
+
+def _advise(array: Any, advice: str) -> None:
     pages = _pages_of(array)
-    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
-        pages.madvise(mmap.MADV_DONTNEED)
+    if pages is not None and hasattr(mmap, advice):
+        pages.madvise(getattr(mmap, advice))
 
 
 def load_pages(array: Any) -> None:
@@ -345,89 +341,75 @@ def _reserve(descriptor: int, size: int) -> None:
         os.truncate(descriptor, size)
 
 
-class FileIdentity(NamedTuple):
-    """Facts that identify a file where another one may have taken its name."""
+FileIdentity = tuple[int, int, int]
+"""Device, inode and time of change of a file, where another one may have taken its name."""
 
-    device: int
-    inode: int
-    changed: int
 
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileIdentity:
-        """Return that of a file."""
-        return cls(status.st_dev, status.st_ino, status.st_mtime_ns)
+def file_identity(status: os.stat_result) -> FileIdentity:
+    """Return what identifies a file."""
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def check_file(path: Path, spec: ArraySpec) -> FileIdentity:
     """Check that a file is the ``.npy`` file that `spec` describes: header and size. Reads no contents."""
-    descriptor, _ = _open(path, spec)
-    try:
-        return FileIdentity.of(os.fstat(descriptor))
-    finally:
-        os.close(descriptor)
+    with _opened_array(path, spec) as (descriptor, _):
+        return file_identity(os.fstat(descriptor))
 
 
 def locate(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> int:
     """At which byte of an ``.npy`` file its contents begin, after the checks of `open_map`. Reads no contents."""
-    descriptor, begin = _open(path, spec, identity)
-    os.close(descriptor)
-    return begin
+    with _opened_array(path, spec, identity) as (_, begin):
+        return begin
 
 
 def open_map(
     path: Path,
     spec: ArraySpec,
-    access: str = "normal",
     identity: FileIdentity | None = None,
     rows: tuple[int, int] | None = None,
 ) -> NDArray[Any]:
     """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
 
-    `access` is one of `ACCESS`: advice to the system on the use of its pages. A file of another identity than
-    the one that is given is refused. With `rows` only the rows from `rows[0]` to `rows[1] - 1` are mapped.
+    A file of another identity than the one that is given is refused. With `rows` only the rows from `rows[0]` to
+    `rows[1] - 1` are mapped.
     """
-    descriptor, offset = _open(path, spec, identity)
     first, end = (0, spec.shape[0]) if rows is None else rows
     part = spec._replace(shape=(end - first, *spec.shape[1:]))
-    begin = offset + first * spec._replace(shape=(1, *spec.shape[1:])).nbytes
-    page = begin - begin % mmap.ALLOCATIONGRANULARITY
-    try:
+    with _opened_array(path, spec, identity) as (descriptor, offset):
+        begin = offset + first * spec._replace(shape=(1, *spec.shape[1:])).nbytes
+        page = begin - begin % mmap.ALLOCATIONGRANULARITY
         if part.nbytes == 0:
             array: NDArray[Any] = np.zeros(part.shape, part.dtype)
             array.flags.writeable = False
             return array
-        pages = mmap.mmap(descriptor, begin - page + part.nbytes, access=mmap.ACCESS_READ, offset=page)
-    except OSError as error:
-        raise _refusal(path, f"a file that cannot be mapped ({error.strerror})", "a memory map") from error
-    finally:
-        os.close(descriptor)
-    advice = getattr(mmap, f"MADV_{access.upper()}", None)
-    if advice is not None:  # where the system takes it
-        pages.madvise(advice)
+        try:
+            pages = mmap.mmap(descriptor, begin - page + part.nbytes, access=mmap.ACCESS_READ, offset=page)
+        except OSError as error:
+            raise _refusal(path, f"a file that cannot be mapped ({error.strerror})", "a memory map") from error
     return np.frombuffer(pages, part.dtype, part.nbytes // part.dtype.itemsize, begin - page).reshape(part.shape)
 
 
-def _open(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> tuple[int, int]:
-    """Open and check a file; its descriptor and where its contents begin."""
+@contextmanager
+def _opened_array(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> Iterator[tuple[int, int]]:
+    """Open and check a file; its descriptor, which is closed at the end, and where its contents begin."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "a readable .npy file, as meta.json says") from error
     try:
-        if identity is not None and FileIdentity.of(os.fstat(descriptor)) != identity:
+        status = os.fstat(descriptor)
+        if identity is not None and file_identity(status) != identity:
             hint = "The store was replaced or changed meanwhile: open it again."
             raise file_error(path, "another file than when the store was opened", "the same file", hint)
-        return descriptor, _checked(path, descriptor, spec)
-    except BaseException:
+        if not stat.S_ISREG(status.st_mode):
+            raise _refusal(path, "no regular file", "an .npy file")
+        yield descriptor, _checked(path, descriptor, spec, status.st_size)
+    finally:
         os.close(descriptor)
-        raise
 
 
-def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise _refusal(path, "no regular file", "an .npy file")
-    with os.fdopen(os.dup(descriptor), "rb") as file:
+def _checked(path: Path, descriptor: int, spec: ArraySpec, size: int) -> int:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
         try:
             shape, dtype, fortran, offset = read_header(file)
         except ValueError as error:
@@ -437,18 +419,15 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
     if (shape, dtype.str, fortran) != (spec.shape, spec.dtype.str, False):
         given = f"dtype {dtype.str!r} and shape {shape}{', columns first' if fortran else ''}"
         raise _refusal(path, given, f"dtype {spec.dtype.str!r} and shape {spec.shape}, as meta.json says")
-    if header.rstrip(b" \n") != _header_text(spec):
+    # Without the blanks behind it; other spellings of the same are damage, too.
+    written = f"{{'descr': {spec.dtype.str!r}, 'fortran_order': False, 'shape': {spec.shape!r}, }}"
+    if header.rstrip(b" \n") != written.encode("latin-1"):
         raise _refusal(path, f"a damaged header {header!r}", "the one that NumPy writes")
-    if status.st_size != offset + spec.nbytes:
-        raise _refusal(path, f"{status.st_size} bytes", f"{offset + spec.nbytes} bytes for its dtype and shape")
+    if size != offset + spec.nbytes:
+        raise _refusal(path, f"{size} bytes", f"{offset + spec.nbytes} bytes for its dtype and shape")
     if offset % spec.dtype.itemsize:
         raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
     return offset
-
-
-def _header_text(spec: ArraySpec) -> bytes:
-    """The header of an ``.npy`` file, without the blanks behind it: other spellings of the same are damage, too."""
-    return f"{{'descr': {spec.dtype.str!r}, 'fortran_order': False, 'shape': {spec.shape!r}, }}".encode("latin-1")
 
 
 def _refusal(path: Path, given: str, expected: str) -> DataError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +95,7 @@ class ReorderedArrays(GraphArrays):
 
     def lying(self, name: str) -> NDArray[Any] | None:
         """Return indices, data or edge_ids in the order of rows: nothing is read."""
-        array: NDArray[Any] | None = self._lying[name]
-        return array
+        return cast("NDArray[Any] | None", self._lying[name])
 
     def _by_vertex(self, lying: NDArray[Any] | None) -> NDArray[Any] | None:
         if lying is None:

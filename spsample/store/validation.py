@@ -6,7 +6,6 @@ What is not particular to graphs is checked in `spsample.common.checks`, and mad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,8 +51,9 @@ def check_num_nodes(argument: str, value: Any) -> int:
 
 def _as_integers(argument: str, value: Any) -> NDArray[Any]:
     """View an array of integers as int32 or int64 in native byte order; these two are not copied."""
-    if isinstance(value, (list, tuple)):
-        _refuse_bools(argument, value)
+    for position, entry in enumerate(value if isinstance(value, (list, tuple)) else ()):
+        if isinstance(entry, (bool, np.bool_)):  # which NumPy would turn into 0 and 1 beside integers
+            raise DTypeError(argument=argument, given=f"{entry} at position {position}", expected="integers")
     array = as_array(argument, value)
     if array.size == 0 and array.dtype.kind == "f":  # what NumPy and torch make of []
         return array.astype(np.int64)
@@ -66,13 +66,6 @@ def _as_integers(argument: str, value: Any) -> NDArray[Any]:
         raise InputError(argument=argument, given=given, expected="integers below 2**63")
     wide = array.dtype.itemsize == 8 or (array.dtype.kind == "u" and array.dtype.itemsize == 4)
     return array.astype(np.int64 if wide else np.int32, copy=False)
-
-
-def _refuse_bools(argument: str, values: Sequence[Any]) -> None:
-    """Refuse bools in a list, which NumPy would turn into 0 and 1 beside integers."""
-    for position, entry in enumerate(values):
-        if isinstance(entry, (bool, np.bool_)):
-            raise DTypeError(argument=argument, given=f"{entry} at position {position}", expected="integers")
 
 
 def as_id_vector(argument: str, value: Any) -> NDArray[Any]:
@@ -155,18 +148,14 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     with np.errstate(over="ignore"):
         weights = array.astype(np.float64)
-    inexact = _inexact(array, weights)
+    if array.dtype.kind in "iu":
+        inexact = np.asarray((array > _EXACT_INTEGER) | (array < -_EXACT_INTEGER))
+    else:
+        inexact = np.asarray((weights != array) & ~np.isnan(weights))
     if inexact.any():
         given = first_bad(inexact, array)
         raise InputError(argument=argument, given=given, expected="weights that float64 holds exactly")
     return weights
-
-
-def _inexact(array: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return where `weights`, the float64 of `array`, may differ from it."""
-    if array.dtype.kind in "iu":
-        return np.asarray((array > _EXACT_INTEGER) | (array < -_EXACT_INTEGER))
-    return np.asarray((weights != array) & ~np.isnan(weights))
 
 
 def _check_vector(argument: str, array: NDArray[Any]) -> None:

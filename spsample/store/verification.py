@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,21 +45,14 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
     >>> [(c.name, c.nbytes, c.sha256[:8]) for c in checksums({"indptr": np.zeros(2, np.int64)})]
     [('indptr', 16, '374708ff')]
     """
+
+    def checksum(name: str, chunk: int) -> Checksum:
+        piece = arrays[name].reshape(-1).view(np.uint8)[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
+        return Checksum(name, chunk, piece.nbytes, hashlib.sha256(piece.data).hexdigest())
+
     threads = min(usable_cores(), _MAX_THREADS)
-    yield from in_order(
-        (partial(_checksum, *piece) for piece in _pieces(arrays.items())), threads, 2 * threads, "sha256"
-    )
-
-
-def _pieces(arrays: Iterable[tuple[str, NDArray[Any]]]) -> Iterator[tuple[str, int, NDArray[np.uint8]]]:
-    for name, array in arrays:
-        flat = array.reshape(-1).view(np.uint8)
-        for chunk in range(-(-flat.nbytes // CHUNK_BYTES)):
-            yield name, chunk, flat[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
-
-
-def _checksum(name: str, chunk: int, piece: NDArray[np.uint8]) -> Checksum:
-    return Checksum(name, chunk, piece.nbytes, hashlib.sha256(piece.data).hexdigest())
+    pieces = ((name, i) for name, array in arrays.items() for i in range(-(-array.nbytes // CHUNK_BYTES)))
+    yield from in_order((partial(checksum, *piece) for piece in pieces), threads, 2 * threads, "sha256")
 
 
 # ------------------------------------------------------------------------------------------ recorded beside files
@@ -198,8 +191,6 @@ def num_with_edges(indptr: NDArray[np.int64], indices: NDArray[Any]) -> int:
 _NUMBERS_AT_ONCE = 2**22
 """Entries looked at together: temporary arrays take some tens of MiB."""
 
-_Check = Callable[[NDArray[Any], int], None]
-
 
 def verify_checksums(
     path: Path, arrays: Mapping[str, NDArray[Any]], specs: Mapping[str, ArraySpec], report: Callable[[int], None]
@@ -225,11 +216,10 @@ def verify_structure(
     """Check the contents of all arrays that have a meaning; `report` is called with the bytes done."""
     done = 0
     for name, array in arrays.items():
-        check = _check_of(name, arrays, meta)
         step = max(1, _NUMBERS_AT_ONCE * len(array) // max(array.size, 1))  # rows
-        for start in range(0, len(array) if check else 0, step):
+        for start in range(0, len(array), step):
             try:
-                check(array[start : start + step], start)  # type: ignore[misc]
+                _check_piece(name, arrays, meta, start, array[start : start + step])
             except InputError as error:
                 where = f"{error.given} of the piece that begins at {start}" if start else error.given
                 argument = str(path / array_file(name))
@@ -239,29 +229,29 @@ def verify_structure(
         report(done)
 
 
-def _check_of(name: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> _Check | None:
-    """Return the check of an array's pieces: called with a piece and where it begins."""
+def _check_piece(
+    name: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], start: int, piece: NDArray[Any]
+) -> None:
+    """Check a piece of an array, which begins at `start`, by what the array means; others are not read."""
     n = int(meta["num_nodes"])
     if name in ("indptr", "names_ptr", "vertex_indptr"):
         end = int(meta["num_edges"]) if name != "names_ptr" else len(arrays["names_data"])
-        return lambda piece, start: _check_starts(name, arrays[name], piece, start, end)
-    if name == "indices":
-        return lambda piece, start: _check_columns(arrays, piece, start, n)
-    if name in ("row_of_vertex", "vertex_of_row"):
-        inverse = arrays["vertex_of_row" if name == "row_of_vertex" else "row_of_vertex"]
-        return lambda piece, start: _check_inverse(name, piece, start, inverse)
-    if name == "data":
-        return lambda piece, start: check_weights(name, piece)
-    if name == "original_ids":
-        return lambda piece, start: check_not_negative(name, piece)
-    if name == "edge_ids":
+        _check_starts(name, arrays[name], piece, start, end)
+    elif name == "indices":
+        _check_columns(arrays, piece, start, n)
+    elif name in ("row_of_vertex", "vertex_of_row"):
+        _check_inverse(name, piece, start, arrays["vertex_of_row" if name == "row_of_vertex" else "row_of_vertex"])
+    elif name == "data":
+        check_weights(name, piece)
+    elif name == "original_ids":
+        check_not_negative(name, piece)
+    elif name == "edge_ids":
         rows = min((len(arrays[key]) for key in meta.get("edge_features", [])), default=2**63 - 1)
-        return lambda piece, start: check_range(name, piece, rows, "edge ids, which lead to rows of the edge features,")
-    if name in ("train_idx", "val_idx", "test_idx"):
-        return lambda piece, start: check_range(name, piece, n, "vertex ids")
-    if arrays[name].dtype.kind == "f":
-        return lambda piece, start: _check_finite(name, piece)
-    return None
+        check_range(name, piece, rows, "edge ids, which lead to rows of the edge features,")
+    elif name in ("train_idx", "val_idx", "test_idx"):
+        check_range(name, piece, n, "vertex ids")
+    elif piece.dtype.kind == "f" and not np.isfinite(piece).all():
+        raise InputError(argument=name, given=first_bad(~np.isfinite(piece), piece), expected="finite numbers")
 
 
 def _check_starts(name: str, array: NDArray[Any], piece: NDArray[Any], start: int, end: int) -> None:
@@ -283,13 +273,6 @@ def _check_inverse(name: str, piece: NDArray[Any], start: int, inverse: NDArray[
     if len(wrong):
         given = f"{piece[wrong[0]]} at position {int(wrong[0])}, from which the other map does not lead back"
         raise InputError(argument=name, given=given, expected="row_of_vertex and vertex_of_row that undo each other")
-
-
-def _check_finite(name: str, piece: NDArray[Any]) -> None:
-    """Check that features hold no NaN and no infinity."""
-    finite = np.isfinite(piece)
-    if not finite.all():
-        raise InputError(argument=name, given=first_bad(~finite, piece), expected="finite numbers")
 
 
 def _check_columns(arrays: Mapping[str, NDArray[Any]], piece: NDArray[Any], start: int, n: int) -> None:

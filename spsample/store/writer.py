@@ -14,19 +14,10 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.store import layout
 from spsample.store.base_graph import require_local
 from spsample.store.construction import ARRAYS
 from spsample.store.folder import PartialFolder, file_error, sync_file, system_errors
-from spsample.store.layout import (
-    ARRAY_NAME,
-    FORMAT,
-    META_FILE,
-    OWN_KEYS,
-    array_file,
-    check_layout,
-    parse_meta,
-    version_of,
-)
 from spsample.store.npy import create_map, release_pages, shorten_map
 from spsample.store.verification import checksums, record, record_path
 
@@ -148,12 +139,15 @@ class StoreWriter:
         """
         folder = self._open_folder()
         require_type("name", name, str, "the name of an array")
-        if ARRAY_NAME.fullmatch(name) is None:
+        if layout.ARRAY_NAME.fullmatch(name) is None:
             expected = "letters, digits and _, a letter first, at most 100"
             raise InputError(argument="name", given=repr(name), expected=expected)
         if name in self._arrays:
             raise InputError(argument="name", given=repr(name), expected="a name that is not in use yet")
-        kind = _as_dtype(dtype).newbyteorder("=")
+        try:
+            kind = np.dtype(dtype).newbyteorder("=")
+        except (TypeError, ValueError) as error:
+            raise DTypeError(argument="dtype", given=short(dtype), expected="the dtype of an array") from error
         if kind.kind not in "biuf" or kind.itemsize > 8:
             given = f"dtype {kind} for {name}"
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
@@ -164,7 +158,7 @@ class StoreWriter:
         if prod(lengths) * kind.itemsize > _MAX_BYTES:
             raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected="at most 2**62 bytes")
         with system_errors(self.path, _WRITABLE):
-            self._arrays[name] = create_map(folder.path / array_file(name), kind, lengths)
+            self._arrays[name] = create_map(folder.path / layout.array_file(name), kind, lengths)
         return self._arrays[name]
 
     def write(self, name: str, array: Any) -> None:
@@ -203,7 +197,7 @@ class StoreWriter:
         self._arrays[name] = np.empty(0)  # the old map is freed
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = shorten_map(
-                self._open_folder().path / array_file(name), array.dtype, (length, *array.shape[1:])
+                self._open_folder().path / layout.array_file(name), array.dtype, (length, *array.shape[1:])
             )
         return self._arrays[name]
 
@@ -212,7 +206,7 @@ class StoreWriter:
         self._made(name)
         del self._arrays[name]
         with system_errors(self.path, _WRITABLE):
-            (self._open_folder().path / array_file(name)).unlink()
+            (self._open_folder().path / layout.array_file(name)).unlink()
 
     def _made(self, name: str) -> NDArray[Any]:
         require_type("name", name, str, "the name of an array")
@@ -231,7 +225,7 @@ class StoreWriter:
             If JSON cannot hold a value, or the name is one that the format uses itself.
         """
         for name, value in facts.items():
-            if name in OWN_KEYS:
+            if name in layout.OWN_KEYS:
                 raise InputError(argument=name, given=repr(value), expected="another name: the format uses this one")
             try:
                 self._facts[name] = json.loads(json.dumps(value, default=_plain, allow_nan=False))
@@ -251,51 +245,45 @@ class StoreWriter:
         for piece in checksums({name: array for name, array in self._arrays.items() if name not in self._sums}):
             sums[piece.name].append(piece.sha256)
             release_pages(self._arrays[piece.name])
-        meta = {"format": FORMAT, "version": version_of(self._arrays), **self._sizes(), **self._facts}
+        if "indptr" not in self._arrays or "indices" not in self._arrays:
+            given = f"the arrays {', '.join(self._arrays) or '(none)'}"
+            raise file_error(self.path, given, "at least indptr and indices")
+        meta = {
+            "format": layout.FORMAT,
+            "version": layout.version_of(self._arrays),
+            "num_nodes": len(self._arrays["indptr"]) - 1,
+            "num_edges": len(self._arrays["indices"]),
+            "weighting": "weighted" if "data" in self._arrays else "unweighted",
+            **self._facts,
+        }
         meta["arrays"] = {
             name: {
-                "file": array_file(name),
+                "file": layout.array_file(name),
                 "dtype": array.dtype.str,
                 "shape": list(array.shape),
                 "sha256": sums[name],
             }
             for name, array in self._arrays.items()
         }
-        text = json.dumps(meta, indent=1)
-        check_layout(str(self.path), *parse_meta(str(self.path), text))
-        self._check_ends(meta["num_edges"])
+        content = json.dumps(meta, indent=1).encode()
+        layout.check_layout(str(self.path), *layout.parse_meta(str(self.path), content))
+        layout.check_ends(self.path / layout.array_file("indptr"), self._arrays["indptr"], meta["num_edges"])
         for name, array in self._arrays.items():
             if isinstance(array, np.memmap):
                 array.flush()
-            sync_file(folder / array_file(name))
-        path, content = folder / META_FILE, text.encode()
+            sync_file(folder / layout.array_file(name))
+        path = folder / layout.META_FILE
         path.write_bytes(content)
         record_path(path).write_bytes(record(path, hashlib.sha256(content).hexdigest()))
         for written in (path, record_path(path)):
             sync_file(written)
-
-    def _sizes(self) -> dict[str, Any]:
-        """Facts that follow from the arrays."""
-        if "indptr" not in self._arrays or "indices" not in self._arrays:
-            given = f"the arrays {', '.join(self._arrays) or '(none)'}"
-            raise file_error(self.path, given, "at least indptr and indices")
-        return {
-            "num_nodes": len(self._arrays["indptr"]) - 1,
-            "num_edges": len(self._arrays["indices"]),
-            "weighting": "weighted" if "data" in self._arrays else "unweighted",
-        }
-
-    def _check_ends(self, num_edges: int) -> None:
-        first, last = int(self._arrays["indptr"][0]), int(self._arrays["indptr"][-1])
-        if (first, last) != (0, num_edges):
-            raise file_error(self.path, f"indptr from {first} to {last}", f"from 0 to the number of edges, {num_edges}")
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
     """Check that a store may be made at `path`."""
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
-    is_store = (path / META_FILE).is_file()
+    is_store = (path / layout.META_FILE).is_file()
     if is_store and overwrite:
         return
     given = "a store" if is_store else "a folder that is no store" if path.is_dir() else "a file, or a link to nothing"
@@ -303,19 +291,9 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
     raise file_error(path, f"{given} there already", "a path that does not exist, or an empty folder", hint)
 
 
-def _as_dtype(dtype: Any) -> np.dtype[Any]:
-    try:
-        kind: np.dtype[Any] = np.dtype(dtype)
-        return kind
-    except (TypeError, ValueError) as error:
-        raise DTypeError(argument="dtype", given=short(dtype), expected="the dtype of an array") from error
-
-
 def _plain(value: Any) -> Any:
     """Turn what NumPy and pathlib make into what JSON holds."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, os.PathLike):
         return os.fspath(value)

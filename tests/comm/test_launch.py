@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -89,7 +90,7 @@ def test_local_refuses_several_ranks(monkeypatch):
 )
 def test_backends(monkeypatch, launcher, installed, expected):
     monkeypatch.setattr(launch, "find_spec", lambda name: name in installed or None)
-    monkeypatch.setattr(launch, "_gpu_for_each", lambda launched: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
     assert choose(Launch(launcher, size=2)) == expected
 
 

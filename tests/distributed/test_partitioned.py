@@ -14,8 +14,7 @@ import spsample as sp
 from spsample.backends import get_backend
 from spsample.comm import Channel, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.blocks import GraphRows, block_row
-from spsample.distributed.hubs import hub_vertices, with_hubs
+from spsample.distributed.blocks import GraphRows, block_row, hub_vertices, with_hubs
 from spsample.distributed.placement import balanced
 from spsample.errors import CapacityError, InputError
 from spsample.planning.cluster.exchanges import hub_rows

@@ -74,7 +74,7 @@ def test_owners_send_what_is_cheaper(bulk):
         name = bulk if comm.rank == 0 else "all other"
         Q = selector(BULKS[name](np.random.default_rng(comm.rank)))
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
-        rows = ask(RemoteFrontier(operand.owners, Q), QuantisationRule(None, 1, 2), 0).rows.parts
+        rows = ask(RemoteFrontier(operand, Q), QuantisationRule(None, 1, 2), 0).rows.parts
         for part in range(2):
             both = bytes_of(A, Q, part)
             assert both[int(rows[part])] <= 1.02 * min(both)
@@ -105,7 +105,7 @@ def test_owners_merge_no_more_than_it_takes(k, most):
 
     def body(comm):
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
-        backend = operand.owners.block.backend = Counting(operand.backend)
+        backend = operand.held.block.backend = Counting(operand.backend)
         Q = selector([100 + np.arange(comm.rank * N // 2, comm.rank * N // 2 + 150)] * k)
         sample = operand.frontier(Q).draw_merged(QuantisationRule(None, 1, 2), Draw(KEY, 0, 20))
         assert len(sample.columns) == 20 * k
@@ -129,7 +129,7 @@ def test_rows_and_sums_give_the_same(weighted, bulk, later_bytes, hubs):
 
     def body(comm):
         parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1), replicate_hubs=hubs)
-        frontier = RemoteFrontier(parts.operand().owners, Q)
+        frontier = RemoteFrontier(parts.operand(), Q)
         answered = ask(frontier, rule, later_bytes)
         return merged(frontier, answered, rule), draw_from_answers(frontier, answered, rule, draw)
 

@@ -17,7 +17,7 @@ def fuzz_graph_files(make, folder):
     place = folder / f"graph-{make.integer(0, 3)}"
     graph.save(make.choice([place, make.path(folder)]), **make.options(overwrite=lambda: True))
     where = make.choice([place, make.path(folder)])
-    sp.Graph.open(where, **make.options(access=lambda: make.choice(["normal", "random", "willneed"])))
+    sp.Graph.open(where)
 
 
 def fuzz_graph_options(make, folder):

@@ -9,9 +9,8 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed import PartitionedGraph
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.operand import PartitionedOperand
-from spsample.distributed.partials import equal_exponents
 from spsample.distributed.rounds import draw_entries_in_rounds
-from spsample.distributed.row_arrays import RowArrays
+from spsample.distributed.row_arrays import RowArrays, equal_exponents
 from spsample.distributed.stages.operand import CachedRows, StagesFrontier, StagesOperand
 from spsample.sparse import Entries, RowStatistics
 from spsample.sparse.operand import RowForm, ScaledForm

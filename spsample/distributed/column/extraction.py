@@ -12,8 +12,15 @@ from spsample.backends import StackedRows, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RemoteFrontier, RowRequests, order_in_groups
+from spsample.distributed.column.frontier import (
+    FetchedBlockRows,
+    RemoteFrontier,
+    RowRequests,
+    bytes_per_entry,
+    fetched,
+    order_in_groups,
+    rows_for,
+)
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, packed, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
@@ -73,7 +80,7 @@ def extract(
 
     `rows` are some that were fetched before; they do not have edge ids.
     """
-    parts = frontier.owners.num_parts
+    parts = frontier.parts
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
     edges, fetched_now = _ask_parts(frontier, _kinds_to_ask_for(frontier, held, src, edge_ids), src, edge_ids)
     fetched_rows = [fetched_now] if rows is None or not held.any() else [fetched_now, rows]
@@ -92,7 +99,7 @@ def _kinds_to_ask_for(frontier: RemoteFrontier, held: NDArray[np.bool_], src: Co
     """
     gaps = src.gaps()
     src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
-    rows_bytes = frontier.entries * bytes_per_entry(frontier.owners.block, edge_ids)
+    rows_bytes = frontier.entries * bytes_per_entry(frontier.block, edge_ids)
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
@@ -108,36 +115,16 @@ def _ask_parts(
     columns = Sent(np.tile(message, int(sent.sum())), np.where(sent, len(message), 0))
     sends = [Sent(wanted, np.ones(len(wanted), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _EdgesOrRows(edge_ids), phase="extraction")
-    edges, rows = (_Answers.of_parts(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
-    lengths = unpack(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
-    of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
-    weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
-    kept = frontier.order[np.repeat(edges.parts, frontier.pairs)]
-    arrays = RowArrays(lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
-    return Edges(kept, arrays), fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
-
-
-class _Answers(NamedTuple):
-    """Answers of some of the parts, as `_EdgesOrRows` sent them.
-
-    `numbers` are the columns of edges, counted among the batch's src; `columns` are those of rows, as ids.
-    """
-
-    parts: NDArray[np.bool_]
-    lengths: Received
-    numbers: Received
-    columns: Received
-    weights: Received | None
-    edge_ids: Received | None
-
-    @classmethod
-    def of_parts(
-        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RemoteFrontier, edge_ids: bool
-    ) -> _Answers:
-        """Keep the answers of `parts`."""
-        lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
-        weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
-        return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
+    is_edges, is_rows = kinds.rows == EDGES, kinds.rows == ROWS
+    counts, numbers, _, *more = (keep_from(answer, is_edges) for answer in answers)
+    pairs = np.where(is_edges, frontier.pairs, 0)
+    lengths = unpack(counts, pairs)
+    weights = more.pop(0).rows if frontier.block.weighting == "weighted" else None
+    ids = more.pop(0).rows if edge_ids else None
+    arrays = RowArrays(lengths, unpack(numbers, segment_sums(lengths, pairs), src.local.dtype), weights, ids)
+    counts, _, *entries = (keep_from(answer, is_rows) for answer in answers)
+    kept = frontier.order[np.repeat(is_edges, frontier.pairs)]
+    return Edges(kept, arrays), fetched(frontier, is_rows, counts, entries, edge_ids)
 
 
 class _EdgesOrRows(NamedTuple):
@@ -199,7 +186,7 @@ def _extracted(
     """Edges of fetched rows, in the order of Q; their weights, where A has them, and ids, where they were fetched."""
     A, ids = rows.matrix, rows.edge_ids
     has_more = A.data is not None or ids is not None
-    edges = frontier.owners.block.backend.extract(A, rows.selector(frontier), src_ptr, src, has_more)
+    edges = frontier.block.backend.extract(A, rows.selector(frontier), src_ptr, src, has_more)
     if edges.positions is None:
         return edges, None, None
     at = edges.positions
@@ -218,7 +205,7 @@ def _stacked(frontier: RemoteFrontier, pieces: list[Edges], src: Columns) -> tup
     kept = np.concatenate([piece.kept for piece in pieces])
     places = np.empty(len(kept), np.int64)
     places[kept] = np.arange(len(kept))
-    rows, edges = edges.stacked(frontier.owners.block.backend, frontier.Q.batch_ptr, places)
+    rows, edges = edges.stacked(frontier.block.backend, frontier.Q.batch_ptr, places)
     for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
         mine[:] = here.take(mine)
     return rows, edges.edge_ids

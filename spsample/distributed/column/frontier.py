@@ -1,18 +1,19 @@
-"""`RemoteFrontier`: the rows that a rank's batches need; their owners get them once, and answer several requests."""
+"""`RemoteFrontier`: the rows that a rank's batches need. Their owners get them once, answer requests, and send some."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import ColumnSample, StackedSelector
+from spsample.backends import ColumnSample, Matrix, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.owners import Owners
+from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import LocalOperand
 
@@ -83,19 +84,19 @@ class RemoteFrontier:
         The owners' answers to `more`.
     """
 
-    def __init__(self, owners: Owners, Q: StackedSelector, more: Answer | None = None) -> None:
-        self.owners = owners
+    def __init__(self, A: PartitionedOperand, Q: StackedSelector, more: Answer | None = None) -> None:
+        self.A, self.block, self.parts = A, A.held.block, A.num_parts
         self.Q = Q
-        bounds, k = owners.placement.bounds, len(Q.batch_ids)
-        place = owners.placement.places_of(Q.vertices).astype(np.int64)
+        bounds, k = A.held.placement.bounds, len(Q.batch_ids)
+        place = A.held.placement.places_of(Q.vertices).astype(np.int64)
         batch = np.repeat(np.arange(k), np.diff(Q.batch_ptr))
         part = np.searchsorted(bounds, place, side="right") - 1
         num_places = int(bounds[-1])
         distinct, row_of = distinct_ids(place, num_places)
-        self.order = order_in_groups(part * k + batch, owners.num_parts * k, place, num_places)
+        self.order = order_in_groups(part * k + batch, self.parts * k, place, num_places)
         self.places = np.empty(len(self.order), np.int64)
         self.places[self.order] = np.arange(len(self.order))
-        self.pairs = np.bincount(part, minlength=owners.num_parts).astype(np.int64)
+        self.pairs = np.bincount(part, minlength=self.parts).astype(np.int64)
         self.row_of: Int64Array = row_of[self.order]
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
@@ -105,7 +106,7 @@ class RemoteFrontier:
 
     def _register(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
         """Send the rows to their owners, who answer with the rows' numbers of entries and what `more` makes of them."""
-        parts, k = self.owners.num_parts, len(self.Q.batch_ids)
+        parts, k = self.parts, len(self.Q.batch_ids)
         is_needed = np.zeros((len(local), k), np.bool_)
         is_needed[row_of, batch] = True
         masks = np.packbits(is_needed, axis=1)
@@ -114,28 +115,28 @@ class RemoteFrontier:
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
             requests = _received_requests(*received)
-            self._requests[block is self.owners.hubs] = requests
+            self._requests[block is self.A.held.hubs] = requests
             answers = [] if more is None else more(block, requests, [])
             return [Sent(requests.entries(block), np.ones(len(requests.batches), np.int64)), *answers]
 
-        return self.owners.ask(sends, serve, phase=PHASE)
+        return self.A.ask(sends, serve, phase=PHASE)
 
     def ask(self, sends: Sequence[Sent], answer: Answer, *, phase: str) -> list[Received]:
-        """Ask the owners, as `Owners.ask`; they know the rows."""
+        """Ask the owners, as `PartitionedOperand.ask`; they know the rows."""
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> Sequence[Sent]:
-            return answer(block, self._requests[block is self.owners.hubs], received)
+            return answer(block, self._requests[block is self.A.held.hubs], received)
 
-        return self.owners.ask(sends, serve, phase=phase)
+        return self.A.ask(sends, serve, phase=phase)
 
     def per_batch(self, values: Int64Array) -> Sent:
         """Send numbers of at least 0, one per batch, to every part."""
-        parts = self.owners.num_parts
+        parts = self.parts
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
         """Send the excluded columns to every part."""
-        parts = self.owners.num_parts
+        parts = self.parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]
 
@@ -202,3 +203,71 @@ def distinct_ids(ids: IntArray, num_ids: int) -> tuple[IntArray, NDArray[Any]]:
     places = np.empty(num_ids, np.int64)
     places[distinct] = np.arange(len(distinct))
     return distinct.astype(ids.dtype, copy=False), places[ids]
+
+
+class SentRows(NamedTuple):
+    """Distinct rows as an owner sends them: lengths, columns, and weights and edge ids where there are any."""
+
+    lengths: Sent
+    columns: Sent
+    weights: Sent | None
+    edge_ids: Sent | None
+
+
+def bytes_per_entry(block: LocalOperand, edge_ids: bool) -> int:
+    """Bytes of an entry of a fetched row."""
+    A = block.matrix
+    return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
+
+
+def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_], edge_ids: bool) -> SentRows:
+    """The distinct rows of those ranks that get rows."""
+    chosen = np.repeat(ranks, requests.row_counts)
+    rows = requests.rows[chosen]
+    counts = np.where(ranks, requests.row_counts, 0)
+    taken = RowArrays.taken(block, rows, edge_ids)
+    sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
+    return SentRows(
+        pack(taken.lengths, counts),
+        Sent(taken.columns, sizes),
+        None if taken.weights is None else Sent(taken.weights, sizes),
+        None if taken.edge_ids is None else Sent(taken.edge_ids, sizes),
+    )
+
+
+class FetchedBlockRows(NamedTuple):
+    """Rows of some parts as a matrix; row r of it is the r-th distinct row of these parts.
+
+    `parts` (parts,) is true for these parts; `edge_ids` are those of the entries, or None.
+    """
+
+    matrix: Matrix
+    parts: NDArray[np.bool_]
+    edge_ids: Int64Array | None
+
+    def kept(self, frontier: RemoteFrontier) -> Int64Array:
+        """Return the places of Q's stacked rows that lie in these parts."""
+        kept: Int64Array = np.flatnonzero(np.repeat(self.parts, frontier.pairs)[frontier.places])
+        return kept
+
+    def selector(self, frontier: RemoteFrontier) -> StackedSelector:
+        """Q over these rows, without its other stacked rows."""
+        Q, kept = frontier.Q, self.kept(frontier)
+        left_out = np.repeat(np.cumsum(np.where(self.parts, 0, frontier.rows)), frontier.pairs)
+        rows = (frontier.row_of - left_out)[frontier.places[kept]]
+        return StackedSelector(np.searchsorted(kept, Q.batch_ptr), rows.astype(self.matrix.indices.dtype), Q.batch_ids)
+
+
+def fetched(
+    frontier: RemoteFrontier,
+    parts: NDArray[np.bool_],
+    lengths: Received,
+    entries: Sequence[Received],
+    edge_ids: bool = False,
+) -> FetchedBlockRows:
+    """Make a matrix of the rows of some parts, as `rows_for` sent them: `entries` are columns, weights, edge ids."""
+    indptr = pointers_of(unpack(lengths, np.where(parts, frontier.rows, 0)))
+    block = frontier.block
+    data = entries[1].rows if block.weighting == "weighted" else None
+    matrix = Matrix(indptr, entries[0].rows, data, block.matrix.row_normalized, None, block.num_nodes)
+    return FetchedBlockRows(matrix, parts, entries[-1].rows if edge_ids else None)

@@ -10,16 +10,18 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.extraction import Columns, extract
-from spsample.distributed.column.fetched import FetchedBlockRows
-from spsample.distributed.column.frontier import Answer, RemoteFrontier, RowRequests, received_exclusion
+from spsample.distributed.column.frontier import (
+    Answer,
+    FetchedBlockRows,
+    RemoteFrontier,
+    RowRequests,
+    received_exclusion,
+)
 from spsample.distributed.column.rows import RowDraw, sample_rows
 from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
-from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import HeldRows, PartitionedOperand
-from spsample.distributed.owners import Owners
-from spsample.distributed.partials import added_statistics, equal_exponents, partial_statistics
+from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.rounds import draw_entries_in_rounds
-from spsample.distributed.row_arrays import received_entries
+from spsample.distributed.row_arrays import added_statistics, equal_exponents, partial_statistics, received_entries
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sparse import LocalOperand
 from spsample.sparse.operand import Entries, Frontier, RowForm, ScaledForm
@@ -35,10 +37,6 @@ class ColumnOperand(PartitionedOperand):
     Every rank has its own batches and asks the owners of the rows it needs, in one all-to-allv there and one back;
     nothing is reduced. The published algorithm splits A's block rows over the ranks instead and has to add up.
     """
-
-    def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
-        super().__init__(grid, held)
-        self.owners = Owners(self.channel, held.placement, held.block, held.hubs)
 
     def frontier(self, Q: StackedSelector) -> ColumnFrontier:
         return ColumnFrontier(self, Q)
@@ -62,14 +60,14 @@ class ColumnFrontier(Frontier):
     def _registered(self, more: Answer | None) -> RemoteFrontier:
         """Return the rows; owners who get them now answer `more`, too."""
         if self._rows is None:
-            self._rows = RemoteFrontier(self.A.owners, self.Q, more)
+            self._rows = RemoteFrontier(self.A, self.Q, more)
         return self._rows
 
     def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
-        return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)
+        return sample_rows(self.A, self.Q, RowDraw(draw, form, edge_ids))
 
     def take_rows(self, edge_ids: bool) -> Entries:
-        return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
+        return sample_rows(self.A, self.Q, RowDraw(None, "uniform", edge_ids))
 
     def _row_statistics(self) -> RowStatistics:
         is_first = self._rows is None
@@ -81,7 +79,7 @@ class ColumnFrontier(Frontier):
         return RowStatistics(counts[row], exponents[row])
 
     def _batch_statistics(self) -> FrontierStatistics:
-        shape = parts, k = self.A.owners.num_parts, len(self.Q.batch_ids)
+        shape = parts, k = self.A.num_parts, len(self.Q.batch_ids)
         counts, exponents = self.rows.ask([], _statistics_of_batches, phase="totals")
         counts_of_parts = unpack(counts, np.full(parts, k, np.int64)).reshape(shape)
         return added_statistics(counts_of_parts, exponents.rows.reshape(shape))

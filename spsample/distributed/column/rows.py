@@ -9,9 +9,9 @@ import numpy as np
 
 from spsample.backends import Draw, StackedSelector
 from spsample.backends.on_host import pointers_of
-from spsample.backends.protocol import Int64Array, IntArray
+from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.owners import Owners
+from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.row_arrays import RowArrays, received_entries
 from spsample.distributed.wire_format import segment_sums
 from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
@@ -46,47 +46,24 @@ class RowDraw(NamedTuple):
         return np.dtype(fits)
 
 
-class Routed(NamedTuple):
-    """Rows of Q, part by part: their counts and numbers, and the place of the answer to each row of Q."""
-
-    counts: Int64Array
-    rows: IntArray
-    places: IntArray
-
-    def sends(self, batch_ids: Int64Array) -> list[Sent]:
-        """Send each part the number of rows of each batch, the batches' ids, and the rows' numbers in the part."""
-        parts, k = self.counts.shape
-        batches = np.full(parts, k, np.int64)
-        return [
-            Sent(self.counts.ravel(), batches),
-            Sent(np.tile(batch_ids, parts), batches),
-            Sent(self.rows, self.counts.sum(axis=1)),
-        ]
-
-
-def route(owners: Owners, Q: StackedSelector) -> Routed:
-    """The rows of Q by owner."""
-    bounds, position = owners.placement
-    routed = owners.block.backend.route_rows(Q, bounds, position)
-    rows = owners.placement.places_of(routed.vertices)
-    if rows is Q.vertices or rows is routed.vertices:
-        rows = rows.copy()
-    ends = np.cumsum(routed.counts.sum(axis=1))
-    for part, (begin, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
-        rows[begin:end] -= rows.dtype.type(bounds[part])
-    return Routed(routed.counts, rows, routed.places)
-
-
-def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int) -> Entries:
+def sample_rows(A: PartitionedOperand, Q: StackedSelector, how: RowDraw) -> Entries:
     """`Frontier.sample_rows`: ask the owners, and stack the answers in the order of Q."""
-    routed = route(owners, Q)
-    lengths, columns, *more = owners.ask(routed.sends(Q.batch_ids), _serving(how, num_edges), phase=PHASE)
-    weighting = owners.block.weighting
+    placement, k = A.held.placement, len(Q.batch_ids)
+    routed = A.backend.route_rows(Q, *placement)
+    rows, of_parts = placement.places_of(routed.vertices), routed.counts.sum(axis=1)
+    batches = np.full(A.num_parts, k, np.int64)
+    sends = [
+        Sent(routed.counts.ravel(), batches),
+        Sent(np.tile(Q.batch_ids, A.num_parts), batches),
+        Sent(rows - np.repeat(placement.bounds[:-1].astype(rows.dtype), of_parts), of_parts),
+    ]
+    lengths, columns, *more = A.ask(sends, _serving(how, A.num_edges), phase=PHASE)
+    weighting = A.weighting
     degrees = more.pop(0).rows[routed.places] if weighting == "row" else None
     weights = more.pop(0).rows if weighting == "weighted" else None
     ids = cast("Int64Array", more.pop(0).rows) if how.edge_ids else None
     drawn = RowArrays(lengths.rows, columns.rows, weights, ids)
-    stacked, drawn = drawn.stacked(owners.block.backend, Q.batch_ptr, routed.places)
+    stacked, drawn = drawn.stacked(A.backend, Q.batch_ptr, routed.places)
     return received_entries(stacked, Q.batch_ids, drawn.edge_ids, degrees)
 
 

@@ -14,9 +14,15 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, PartialSums, Qua
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedBlockRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import RemoteFrontier, RowRequests
-from spsample.distributed.partials import received_sums
+from spsample.distributed.column.frontier import (
+    FetchedBlockRows,
+    RemoteFrontier,
+    RowRequests,
+    bytes_per_entry,
+    fetched,
+    rows_for,
+)
+from spsample.distributed.row_arrays import received_sums
 from spsample.distributed.wire_format import either, keep_from, pack_pieces, width_of
 from spsample.sparse import LocalOperand
 
@@ -42,21 +48,21 @@ def ask(frontier: RemoteFrontier, rule: QuantisationRule, later_bytes: int) -> A
 
     `later_bytes` is about the number of bytes that an extraction from a part takes if its rows are not fetched now.
     """
-    parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
+    parts, k = frontier.parts, len(frontier.Q.batch_ids)
     single, batches = np.ones(parts, np.int64), np.full(parts, k, np.int64)
     shifts = np.zeros(k, np.int64) if rule.shifts is None else rule.shifts
     sends = [Sent(np.full(parts, later_bytes, np.int64), single), Sent(np.tile(shifts, parts), batches)]
     answers = frontier.ask(sends, _SumsOrRows(rule), phase="sums")
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
-    rows = fetched(frontier, is_rows, lengths, keep_from(columns, is_rows), weights[0] if weights else None)
+    rows = fetched(frontier, is_rows, lengths, [keep_from(columns, is_rows), *weights])
     return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
 def merged(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
-    block = frontier.owners.block
+    block = frontier.block
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule)
     own = block.backend.merge_columns(rows.matrix, rows.selector(frontier), rule._replace(column_power=1))
@@ -67,7 +73,7 @@ def merged(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule)
 
 def draw_from_answers(frontier: RemoteFrontier, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
-    backend, rows = frontier.owners.block.backend, answered.rows
+    backend, rows = frontier.block.backend, answered.rows
     if rows.parts.all():
         return backend.draw_merged(rows.matrix, rows.selector(frontier), rule, draw)
     return backend.draw_columns(merged(frontier, answered, rule), frontier.Q.batch_ids, draw)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeLayer, CooperativeMiniBatch, Routes
-from spsample.distributed.cooperative.owned import VertexOwners, owners_of
 from spsample.distributed.cooperative.pieces import PieceReader
-from spsample.distributed.cooperative.sharing import pieces_of, require_targets, share_out
+from spsample.distributed.cooperative.sharing import VertexOwners, owners_of, pieces_of, require_targets, share_out
 
 __all__ = [
     "CooperativeBulk",

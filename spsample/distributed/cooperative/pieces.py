@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array, IntArray
     from spsample.sampling.bulk_layer import BulkLayer
 
-_PLACE = np.dtype(np.int32)
-
 
 class CutLayer(NamedTuple):
     """Rows and columns of each rank, rank by rank.
@@ -150,16 +148,16 @@ class PieceWriter:
 
     def arrays(self, like: BulkLayer) -> list[NDArray[Any]]:
         """Return all arrays, of the types of a layer; values and edge ids where it has them."""
-        arrays = [
-            _joined(self._sizes, np.dtype(np.int64)),
-            _joined(self._vertices, like.src.dtype),
-            _joined(self._places, _PLACE),
+        arrays: list[tuple[Sequence[Any], Any]] = [
+            (self._sizes, np.int64),
+            (self._vertices, like.src.dtype),
+            (self._places, np.int32),
         ]
         if like.data is not None:
-            arrays.append(_joined(self._values, like.data.dtype))
+            arrays.append((self._values, like.data.dtype))
         if like.edge_ids is not None:
-            arrays.append(_joined(self._edge_ids, np.dtype(np.int64)))
-        return arrays
+            arrays.append((self._edge_ids, np.int64))
+        return [np.concatenate([np.zeros(0, kind), *parts], dtype=kind, casting="same_kind") for parts, kind in arrays]
 
 
 class PieceReader:
@@ -224,7 +222,3 @@ class _Cursor:
         """Return the next elements: a view."""
         self._at += count
         return self._array[self._at - count : self._at]
-
-
-def _joined(parts: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")

@@ -1,25 +1,91 @@
-"""`StagesOperand`: the published sparsity-aware 1.5D algorithm; and its baseline, which broadcasts all of A."""
+"""`StagesOperand`: the published sparsity-aware 1.5D algorithm; and its baseline, which broadcasts all of A.
+
+Its exchanges: rows of the block of a stage within a column group, by request or by broadcast; results over a row group.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.comm import Channel
+from spsample.comm import Channel, Received, Sent
+from spsample.comm.communicator import Array
+from spsample.common.contents import contents_of
 from spsample.common.lazily import lazily
+from spsample.distributed.blocks import HeldRows
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import HeldRows, PartitionedOperand
-from spsample.distributed.partials import added_statistics, partial_statistics, received_sums
-from spsample.distributed.row_arrays import RowArrays, joined, received_entries
-from spsample.distributed.stages.exchanges import BroadcastRows, RequestedRows, RowGroup
+from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.row_arrays import (
+    RowArrays,
+    added_statistics,
+    joined,
+    partial_statistics,
+    received_entries,
+    received_sums,
+)
 from spsample.distributed.stages.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.wire_format import packed, unpack, width_of
+from spsample.errors import InputError
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier, RowForm, ScaledForm
 from spsample.sparse.probability import FrontierStatistics, RowStatistics
+
+ROWS, REQUESTS, REDUCTION = "rows", "rows requests", "reduction"
+"""Phases."""
+
+
+class RowGroup(Channel):
+    """All-gathers over the row group, whose ranks have different rows: their sum is a concatenation.
+
+    All of its ranks have the same Q, which headers compare. Nothing is exchanged where c = 1.
+    """
+
+    _contents = 0
+    """Number that tells Q from others."""
+
+    def of(self, Q: StackedSelector) -> RowGroup:
+        """Return this row group for rows of Q."""
+        other = copy.copy(self)
+        if self.group.size > 1:
+            other._contents = contents_of(np.array([contents_of(array) for array in Q]))
+        return other
+
+    def gather(self, arrays: Sequence[Array], *, phase: str = REDUCTION) -> list[Received]:
+        """Gather arrays of all columns, one column after the other.
+
+        Raises
+        ------
+        InputError
+            If ranks of the row group ask for rows of their own.
+        """
+        if self.group.size == 1:
+            return [Received(rows, np.array([len(rows)], np.int64)) for rows in arrays]
+        return super().gather(arrays, phase=phase)
+
+    def _header(self, counts: Int64Array, call: str) -> Int64Array:
+        header = super()._header(np.column_stack([counts, np.full(self.group.size, self._contents)]), call)
+        if (header[:, -1] != self._contents).any():
+            raise InputError(
+                argument="Q",
+                given="other rows than on other ranks of the row group",
+                expected="the same batches of the same rows on all of them, as algorithm 2 of the paper has them",
+                hint="Take algorithm='column', where each rank asks for rows of its own. Or use bulk_sample.",
+            )
+        return header[:, :-1]
+
+    def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
+        """Gather numbers of at least 0, `counts[j]` of them of column j."""
+        return unpack(self.gather([packed(values)])[0], counts)
+
+    def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
+        """Gather entries of rows, `counts[j]` of them of column j."""
+        return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
 
 
 class StagesOperand(PartitionedOperand):
@@ -47,15 +113,11 @@ class StagesOperand(PartitionedOperand):
     5.2 and algorithm 2.
     """
 
-    fetch_rows: type[RequestedRows] = RequestedRows
-    """The way in which rows come from the ranks that hold them."""
-
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         super().__init__(grid, held)
         members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(grid.comm, grid.row_group, members.tolist())
         self.stages = Stages.of(held.placement, grid.num_blocks, grid.replication)
-        self.fetch = self.fetch_rows(self.channel, held.block, held.placement)
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
@@ -73,6 +135,19 @@ class StagesOperand(PartitionedOperand):
     def frontier(self, Q: StackedSelector) -> StagesFrontier:
         return StagesFrontier(self, Q)
 
+    def fetched(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
+        """Fetch the rows with the numbers `wanted` of a block row, the same one on all ranks of the column group.
+
+        None, where this column has no block row left, is a stage too, for the ranks of other columns. Takes two
+        exchanges: row numbers go to the one rank that has the block, and rows come back.
+        """
+        counts = np.zeros(self.channel.group.size, np.int64)
+        if block is not None:
+            counts[block] = len(wanted)
+        (asked,) = self.channel.exchange([Sent(wanted, counts)], phase=REQUESTS)
+        taken = RowArrays.taken(self.held.block, asked.rows, edge_ids)
+        return taken.received(self.channel.exchange(taken.sends(asked.counts), phase=ROWS), counts)
+
 
 class ObliviousOperand(StagesOperand):
     """The published algorithm in which stages broadcast block rows, whichever rows are needed (`"oblivious"`).
@@ -83,7 +158,15 @@ class ObliviousOperand(StagesOperand):
     MLSys 2024, section 5.2.1.
     """
 
-    fetch_rows = BroadcastRows
+    def fetched(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
+        """Broadcast the whole block in the column group; each rank keeps the rows it wants."""
+        A, bounds = self.held.block.matrix, self.held.placement.bounds
+        ids = self.held.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
+        own = RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
+        lengths, *entries = self.channel.broadcast([packed(own.lengths), *own.entries], block, phase=ROWS)
+        rows = 0 if block is None else int(bounds[block + 1] - bounds[block])
+        whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
+        return whole.picked(self.held.block, wanted)
 
 
 class CachedRows(NamedTuple):
@@ -130,7 +213,7 @@ class StagesFrontier(Frontier):
     def _fetched(self, edge_ids: bool) -> RowArrays:
         """Fetch the rows of one stage after the other, and then the hub rows, which need none."""
         A, column = self.A, self.row_group.group.rank
-        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
+        pieces = [A.fetched(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
         if A.held.hubs is not None and hubs is not None:
             pieces.append(RowArrays.taken(A.held.hubs, self.plan.wanted(hubs), edge_ids))

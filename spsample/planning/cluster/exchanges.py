@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from spsample.backends.protocol import Int64Array
 from spsample.comm.headers import HEADER_WORDS
 from spsample.common.checks import require_int, require_number, require_type, short
+from spsample.distributed.blocks import hub_row_bytes, hub_threshold
 from spsample.distributed.grid import require_divisor
-from spsample.distributed.hubs import hub_row_bytes, hub_threshold
 from spsample.distributed.stages.fetch_plan import stage_columns
 from spsample.errors import InputError
 from spsample.store import Graph
