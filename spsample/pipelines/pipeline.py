@@ -17,9 +17,9 @@ from spsample.loading.copies import samples_on_device
 from spsample.nn.dropout import DropoutKey
 from spsample.nn.exchange import require_exchanged
 from spsample.nn.tensors import as_tensor
-from spsample.pipelines.generator import RunGenerator
 from spsample.pipelines.gradients import StepLoss
 from spsample.pipelines.placement import placed_features
+from spsample.pipelines.process import RunGenerator
 from spsample.pipelines.setup import TrainingSetup, device_for
 from spsample.timeline import waiting_for
 

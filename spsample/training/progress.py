@@ -91,10 +91,7 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything, as plain values and tensors."""
-        fields = {name: getattr(self, name) for name in ("epoch", "step", "next_batch", "loss_sum", "num_seeds")}
-        before = None if self.before_last is None else dict(vars(self.before_last))
-        history = [asdict(record) for record in self.history]
-        return {**fields, "history": history, "best": dict(vars(self.best)), "before_last": before}
+        return asdict(self)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Progress:
