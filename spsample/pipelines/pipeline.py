@@ -14,8 +14,8 @@ from torch.nn import functional
 from spsample.comm import collective
 from spsample.loading import Batch, BulkLoader
 from spsample.loading.copies import samples_on_device
+from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey
-from spsample.nn.exchange import require_exchanged
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines.gradients import StepLoss
 from spsample.pipelines.process import RunGenerator

@@ -9,9 +9,8 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
-from spsample.nn.aggregation import aggregate
 from spsample.nn.block_convolutions import BlockGATConv, BlockGCNConv, BlockSAGEConv
-from spsample.nn.blocks import Block, BlockMaker
+from spsample.nn.blocks import Block, BlockMaker, aggregate
 from spsample.nn.dropout import VertexDropout
 from spsample.pipelines import CooperativeGradients, FactoredGradients, Gradients, StepLoss, gradients_for
 from spsample.pipelines.process import keep_memory

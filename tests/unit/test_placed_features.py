@@ -6,13 +6,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-import spsample as sp  # noqa: E402
-from spsample.data import planted  # noqa: E402
-from spsample.features import CachedFeatures, FeatureStore  # noqa: E402
-from spsample.pipelines import TrainingSetup  # noqa: E402
-from spsample.pipelines.setup import placed_features  # noqa: E402
-from spsample.timeline import Phases  # noqa: E402
-from spsample.training import BlockMaker, TrainConfig  # noqa: E402
+import spsample as sp
+from spsample.data import planted
+from spsample.features import CachedFeatures, FeatureStore
+from spsample.pipelines import TrainingSetup
+from spsample.pipelines.setup import placed_features
+from spsample.timeline import Phases
+from spsample.training import BlockMaker, TrainConfig
 
 
 @pytest.mark.parametrize("backend", ["cuda", "reference"])
