@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -221,17 +221,8 @@ def attention_weights(
     return _of(_AttentionWeights(entries, len(attention), slope), source, target, attention)
 
 
-class _Operation(Protocol):
-    """A function of tensors that the compiled core has, with its gradient, and torch."""
-
-    def forward(self, *tensors: Any) -> Tensor: ...
-
-    def gradients(self, gradient: Tensor, result: Tensor, *tensors: Any) -> tuple[Tensor, ...]: ...
-
-    def plain(self, *tensors: Any) -> Tensor: ...
-
-
-def _of(operation: _Operation, *tensors: Tensor) -> Tensor:
+def _of(operation: _SumByHead | _AttentionWeights, *tensors: Tensor) -> Tensor:
+    """The result of a function of tensors that the compiled core has, with its gradient, and torch."""
     if not _are_for_core(*tensors):
         return operation.plain(*tensors)
     return _ByCore.of(operation, *tensors)
@@ -239,13 +230,10 @@ def _of(operation: _Operation, *tensors: Tensor) -> Tensor:
 
 def _are_for_core(*tensors: Tensor) -> bool:
     """Return whether the compiled core takes these: of one type on the processor, outside of torch's transforms."""
-    if (
-        torch.compiler.is_compiling()
-        or compiled_core() is None
-        or tensors[0].dtype not in (torch.float32, torch.float64)
-    ):
+    dtype = tensors[0].dtype
+    if torch.compiler.is_compiling() or compiled_core() is None or dtype not in (torch.float32, torch.float64):
         return False
-    is_alike = all(tensor.is_cpu and tensor.dtype == tensors[0].dtype for tensor in tensors)
+    is_alike = all(tensor.is_cpu and tensor.dtype == dtype for tensor in tensors)
     return is_alike and all(is_untransformed(tensor) and not has_tangent(tensor) for tensor in tensors)
 
 
@@ -253,7 +241,7 @@ class _ByCore(CoreFunction):
     """An operation by the compiled core; where its gradient is to be differentiated, too, that one is torch's."""
 
     @staticmethod
-    def forward(operation: _Operation, *tensors: Tensor) -> Tensor:
+    def forward(operation: _SumByHead | _AttentionWeights, *tensors: Tensor) -> Tensor:
         return operation.forward(*tensors)
 
     @staticmethod
