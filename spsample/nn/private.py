@@ -69,11 +69,6 @@ def outside_of_transforms() -> AbstractContextManager[Any]:
     return context
 
 
-def has_onednn_linear() -> bool:
-    """Return whether torch has oneDNN's product as an operator of its own."""
-    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x W^T + b`` by oneDNN; by torch's own choice of library where it has no such operator.
 
@@ -82,9 +77,8 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     >>> onednn_linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0]]), None)
     tensor([[3.]])
     """
-    if not has_onednn_linear():
-        return functional.linear(x, weight, bias)
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    product: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    result: Tensor = functional.linear(x, weight, bias) if product is None else product(x, weight, bias, "none", [], "")
     return result
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spsample.common.threads import compiled_core
-from spsample.nn.private import CoreFunction, has_onednn_linear, is_traced, is_untransformed, onednn_linear
+from spsample.nn.private import CoreFunction, is_traced, is_untransformed, onednn_linear
 from spsample.nn.tensors import flat, new_numbers, with_rounded_rows
 
 _LARGE = 1 << 24
@@ -52,7 +52,6 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and onednn.is_available()
         and onednn.enabled
-        and has_onednn_linear()
     )
 
 

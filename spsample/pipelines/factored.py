@@ -111,8 +111,7 @@ class FactoredPipeline(Pipeline):
 
     def _steps(self) -> Iterator[Any]:
         """For each step the batches that this rank trains."""
-        steps: Iterator[Any] = self.loader.steps()
-        return steps
+        return iter(self.loader.steps())
 
     def _compute(self, step: Any) -> None:
         """Compute the gradients of each batch, and keep them apart. Other ranks learn of a failure at once."""
@@ -128,8 +127,7 @@ class FactoredPipeline(Pipeline):
 
     def _finish(self) -> StepLoss:
         """Take the mean over the seeds of all batches, added in their order."""
-        loss: StepLoss = self.gradients.finish_step()
-        return loss
+        return StepLoss(*self.gradients.finish_step())
 
     def _train(self, batch: Batch) -> None:
         loss, num_seeds = self.backward(batch)

@@ -191,8 +191,7 @@ class Pipeline(ABC):
 
     def _finish(self) -> StepLoss:
         """Put the gradients of all ranks together; collective."""
-        loss: StepLoss = self.gradients.finish(*self._computed)
-        return loss
+        return StepLoss(*self.gradients.finish(*self._computed))
 
     def _update(self) -> None:
         """Take an optimisation step with them."""

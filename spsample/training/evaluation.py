@@ -206,7 +206,9 @@ def layer_by_layer(
         for number, conv in enumerate(model.convs):
             encoder = model.encoder if number == 0 else torch.nn.Identity()
             decoder = model.decoder if number == last else torch.nn.Identity()
-            limit = budget // bytes_per_edge(activations.dim, model.encoder, conv, decoder)
+            sizes = [max(p.shape) for module in (model.encoder, conv, decoder) for p in module.parameters()]
+            # of an edge and its source: ids and values, and eight rows of the widest matrix that is in use
+            limit = budget // (40 + 8 * 4 * max([activations.dim, *sizes]))
             activations = vertices.kept(_computed(vertices, limit, activations, blocks, (encoder, conv, decoder)))
     return activations
 
@@ -221,12 +223,6 @@ def _computed(
         with collective(vertices.comm, call="full evaluation"):
             chunk: NDArray[np.float32] = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
         yield chunk
-
-
-def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
-    """Bound for an edge and its source: ids and values, and eight rows of the widest matrix that is in use."""
-    widest = max([width, *(max(p.shape) for module in modules for p in module.parameters())])
-    return 40 + 8 * 4 * widest
 
 
 class VerticesHere:
@@ -411,9 +407,5 @@ class Evaluator:
 
 def divergence(learning_rate: float, given: str) -> InputError:
     """Return the error of a run whose numbers are no longer finite."""
-    return InputError(
-        argument="learning_rate",
-        given=f"{learning_rate}, and {given}",
-        expected="one small enough for the loss to stay finite",
-        hint="Features that are not finite do this too.",
-    )
+    expected, hint = "one small enough for the loss to stay finite", "Features that are not finite do this too."
+    return InputError(argument="learning_rate", given=f"{learning_rate}, and {given}", expected=expected, hint=hint)
