@@ -160,21 +160,21 @@ def mean_block(adj: Any) -> Block:
 
     For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
-    counts = as_tensor(adj.indptr).diff()
-    totals, weights = counts.double(), None
+    counts, size = as_tensor(adj.indptr).diff(), len(adj.indices)
+    rows, totals = torch.arange(len(counts), device=counts.device), counts.double()
     if adj.data is not None:
-        weights = as_tensor(adj.data).double()
-        rows = _by_entry(torch.arange(len(counts), device=counts.device), counts)
-        totals = torch.zeros_like(totals).index_add_(0, rows, weights)
+        totals = torch.zeros_like(totals).index_add_(0, _by_entry(rows, counts, size), as_tensor(adj.data).double())
     inverse = torch.where(totals > 0, 1.0 / totals, 0.0)
-    return _block(adj, _by_entry(inverse.float(), counts) if weights is None else weights * _by_entry(inverse, counts))
+    if adj.data is None:
+        return _block(adj, _by_entry(inverse.float(), counts, size))
+    return _block(adj, _by_entry(inverse, counts, size).mul_(as_tensor(adj.data)))
 
 
-def _by_entry(of_rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """The number of its row for each entry."""
+def _by_entry(of_rows: torch.Tensor, counts: torch.Tensor, size: int) -> torch.Tensor:
+    """The number of its row for each entry, of which there are ``size``."""
     if of_rows.is_cpu:  # NumPy makes no index of all entries
         return torch.from_numpy(np.repeat(as_array(of_rows), as_array(counts)))
-    return torch.repeat_interleave(of_rows, counts)
+    return torch.repeat_interleave(of_rows, counts, output_size=size)  # a device does not wait for the size
 
 
 def value_block(adj: Any) -> Block:
