@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from spsample.training import Trainer, TrainResult
-    from spsample.training.rank_summary import RankSummary
+    from spsample.training.results import RankSummary
 
 
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:

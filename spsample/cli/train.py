@@ -169,8 +169,7 @@ def _ranks_data(comm: Communicator, options: RankOptions) -> Iterator[RanksData 
 
 def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> None:
     """Write and print what came of all runs: rank 0."""
-    from spsample.training.rank_summary import rank_summary
-    from spsample.training.results import summary, total_seconds
+    from spsample.training.results import rank_summary, summary, total_seconds
 
     ranks = rank_summary(job.comm, total_seconds(results), _cached(results)) if job.comm.size > 1 else None
     if job.comm.rank != 0:

@@ -118,9 +118,8 @@ class BlockGATConv(nn.Module):
         _check_dims(in_dim, out_dim)
         require_int("heads", heads)
         if heads < 1 or out_dim % heads:
-            raise InputError(
-                argument="heads", given=f"{heads} for a width of {out_dim}", expected="a divisor of that width"
-            )
+            given = f"{heads} for a width of {out_dim}"
+            raise InputError(argument="heads", given=given, expected="a divisor of that width")
         self.heads = heads
         self.linear = nn.Linear(in_dim, out_dim, bias=False)
         self.source = nn.Parameter(torch.empty(heads, out_dim // heads))

@@ -1,4 +1,7 @@
-"""Sampled layers as torch operators: one weighted sum over the in-neighbours of each target."""
+"""Sampled layers as torch operators: one weighted sum over the in-neighbours of each target.
+
+Of a batch that ranks share, rows of activations go to those who need them, and gradients come back.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spsample.comm import Channel, collective
+from spsample.comm import Channel, Sent, collective
 from spsample.common.checks import require_choice, require_type
-from spsample.errors import InputError
+from spsample.common.threads import compiled_core
+from spsample.distributed.cooperative import Routes
+from spsample.errors import DTypeError, InputError
+from spsample.features import FeatureSource, FeatureStore
 from spsample.loading import Batch
-from spsample.nn.attention import AttentionEntries, sum_by_head
 from spsample.nn.dropout import DropoutKey, MaskedRows
-from spsample.nn.exchange import Exchange, require_exchanged
-from spsample.nn.sums import weighted_sums, with_targets
-from spsample.nn.tensors import as_tensor
+from spsample.nn.sums import AttentionEntries, Sums, is_differentiated, sum_by_head, summed, weighted_sums, with_targets
+from spsample.nn.tensors import as_array, as_tensor
 from spsample.sampling import Adjacency, Sampler
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
-from spsample.store.construction import sums_by_row
 
 _PRODUCTS_OF_A_SUM = 16
 """Multiplications of a matrix product in the time of one number of a sum over neighbours."""
@@ -157,16 +160,21 @@ def mean_block(adj: Any) -> Block:
 
     For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
-    if not _is_on_host(adj.indices):
-        return _block(adj, _means_on_device(adj))
-    counts = np.diff(np.asarray(adj.indptr))
+    counts, size = as_tensor(adj.indptr).diff(), len(adj.indices)
+    rows, totals = torch.arange(len(counts), device=counts.device), counts.double()
+    if adj.data is not None:
+        totals = torch.zeros_like(totals).index_add_(0, _by_entry(rows, counts, size), as_tensor(adj.data).double())
+    inverse = torch.where(totals > 0, 1.0 / totals, 0.0)
     if adj.data is None:
-        values: NDArray[Any] = np.repeat(_inverse(counts).astype(np.float32), counts)
-    else:
-        weights = np.asarray(adj.data)
-        totals = sums_by_row(np.asarray(adj.indptr), weights)
-        values = weights * np.repeat(_inverse(totals), counts)
-    return _block(adj, values)
+        return _block(adj, _by_entry(inverse.float(), counts, size))
+    return _block(adj, _by_entry(inverse, counts, size).mul_(as_tensor(adj.data)))
+
+
+def _by_entry(of_rows: torch.Tensor, counts: torch.Tensor, size: int) -> torch.Tensor:
+    """The number of its row for each entry, of which there are ``size``."""
+    if of_rows.is_cpu:  # NumPy makes no index of all entries
+        return torch.from_numpy(np.repeat(as_array(of_rows), as_array(counts)))
+    return torch.repeat_interleave(of_rows, counts, output_size=size)  # a device does not wait for the size
 
 
 def value_block(adj: Any) -> Block:
@@ -174,22 +182,6 @@ def value_block(adj: Any) -> Block:
     if adj.data is None:
         return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
     return _block(adj, adj.data)
-
-
-def _is_on_host(array: Any) -> bool:
-    return isinstance(array, np.ndarray) or (isinstance(array, torch.Tensor) and array.is_cpu)
-
-
-def _means_on_device(adj: Any) -> torch.Tensor:
-    """The values of `mean_block`, computed where the arrays are."""
-    counts = as_tensor(adj.indptr).diff()
-    rows = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts, output_size=adj.nnz)
-    if adj.data is None:
-        return (1.0 / counts.clamp(min=1).double())[rows]
-    weights = as_tensor(adj.data).double()
-    totals = torch.zeros(len(counts), dtype=torch.float64, device=counts.device).index_add_(0, rows, weights)
-    inverse = torch.where(totals > 0, 1.0 / totals, 0.0)
-    return weights * inverse[rows]
 
 
 class BlockMaker:
@@ -217,7 +209,8 @@ class BlockMaker:
 
     def __init__(self, graph: BaseGraph, sampler: Sampler) -> None:
         require_sampler(sampler)
-        self._degrees = weighted_degrees(graph)
+        require_graph(graph)
+        self._degrees = graph.row_sums()
         self._degrees_on_device: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
         self._channel = Channel(graph.comm)
@@ -254,17 +247,16 @@ class BlockMaker:
         With a key dropout is by vertex: see `VertexDropout`.
         """
         device = next(model.parameters()).device
-        blocks = [self(layer).to(device) for layer in batch.layers]
-        if dropout is not None:
-            blocks = [_named(block, layer, batch, dropout) for block, layer in zip(blocks, batch.layers, strict=True)]
+        blocks = []
+        for layer in batch.layers:
+            block = self(layer).to(device)
+            if dropout is not None:
+                routes = getattr(layer, "routes", None)
+                owned = layer.src_nodes if routes is None else batch.src_nodes[: routes.owned]
+                rows = MaskedRows(layer.src_nodes, dropout)
+                block = replace(block, source_rows=rows, owned_rows=MaskedRows(owned, dropout))
+            blocks.append(block)
         return as_tensor(batch.x).to(device), blocks
-
-
-def _named(block: Block, layer: Any, batch: Batch, key: DropoutKey) -> Block:
-    """Return a block with the vertices of its rows, and the key of their masks."""
-    routes = getattr(layer, "routes", None)
-    owned = layer.src_nodes if routes is None else batch.src_nodes[: routes.owned]
-    return replace(block, source_rows=MaskedRows(layer.src_nodes, key), owned_rows=MaskedRows(owned, key))
 
 
 def aggregation_for(sampler: Sampler) -> str:
@@ -278,20 +270,6 @@ def aggregation_for(sampler: Sampler) -> str:
     return require_choice("sampler.aggregation", sampler.aggregation, tuple(_MAKERS))
 
 
-def weighted_degrees(graph: BaseGraph) -> NDArray[np.float32]:
-    """Return the sum of each row of the graph, float32, shape ``(num_nodes,)``; collective on a distributed graph.
-
-    Raises
-    ------
-    DTypeError
-        If it is no graph.
-    InputError
-        If the graph has weights that lie on a device only.
-    """
-    require_graph(graph)
-    return graph.row_sums()
-
-
 _MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}
 
 
@@ -299,13 +277,196 @@ def _block(adj: Any, values: Any) -> Block:
     return Block(
         indptr=as_tensor(adj.indptr),
         indices=as_tensor(adj.indices).long(),
-        values=(values if isinstance(values, torch.Tensor) else as_tensor(values)).float(),
+        values=as_tensor(values).float(),
         num_src=int(adj.shape[1]),
     )
 
 
-def _inverse(totals: NDArray[Any]) -> NDArray[np.float64]:
-    """``1 / totals``, and 0 where the total is 0."""
-    result: NDArray[np.float64] = np.zeros(len(totals), dtype=np.float64)
-    np.divide(1.0, totals, out=result, where=totals > 0)
-    return result
+# --------------------------------------------------------------------------------- rows that are read where they lie
+
+
+_REUSE = 5
+"""Entries per source from which on rows are gathered first: they are read from memory once then."""
+
+
+def aggregate(block: Block, source: Any) -> torch.Tensor:
+    """Return ``A x`` of a block and the rows x of its sources, read where they lie: shape ``(num_dst, dim)``, float32.
+
+    Where the block has at most five times as many entries as sources, and the rows lie in memory as float32, they are
+    added up on the way, and the rows of the sources are never written out. Else they are gathered first. The result is
+    the same to the bit.
+
+    Parameters
+    ----------
+    block
+        Made by a `BlockMaker` of a layer whose sources are known: of a batch of one's own, not a cooperative one.
+    source
+        A row for each vertex of the graph: a `FeatureSource`, an array or SciPy CSR matrix of features; or a torch
+        tensor, such as the weight of an embedding, through which gradients flow where it asks for them (``A^T g``). No
+        gradient flows to the rows of a feature source.
+
+    Raises
+    ------
+    InputError
+        If the block does not know its sources, a source has too few rows, or a tensor does not have two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np, spsample as sp
+    >>> from spsample.training import BlockMaker
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 0, 2]], num_nodes=4)
+    >>> sampler = sp.GraphSAGE([-1])
+    >>> block = BlockMaker(graph, sampler)(sp.bulk_sample(graph, [0, 2], sampler, batch_size=2)[0].layers[0])
+    >>> aggregate(block, np.array([[1.0], [2.0], [3.0], [7.0]], np.float32))
+    tensor([[4.],
+            [1.]])
+    """
+    require_type("block", block, Block, "a block of a BlockMaker")
+    if block.vertices is None or block.exchange is not None:
+        given, expected = "one that does not know its sources", "one of a BlockMaker, of one rank"
+        raise InputError(argument="block", given=given, expected=expected)
+    vertices = as_array(as_tensor(block.vertices).cpu())
+    if isinstance(source, torch.Tensor):
+        return block.aggregate(_rows_of(source, vertices))
+    features = source if isinstance(source, FeatureSource) else FeatureStore(source)
+    rows = _rows_as_they_lie(features)
+    is_reused = len(block.indices) > _REUSE * block.num_src
+    is_for_core = block.indices.is_cpu and not is_differentiated(block.values) and compiled_core() is not None
+    if rows is None or is_reused or not is_for_core:
+        return block.aggregate(as_tensor(features.gather(vertices)).to(block.indices.device))
+    if len(vertices) and int(vertices.max()) >= len(rows):
+        raise InputError(argument="source", given=f"{len(rows)} rows", expected="one row per vertex")
+    columns = vertices[as_array(block.indices)].astype(np.int64, copy=False)
+    values = as_array(block.values).astype(np.float32, copy=False)
+    return summed(Sums(as_array(block.indptr), columns, values, len(rows)), rows)
+
+
+def _rows_as_they_lie(features: FeatureSource) -> NDArray[np.float32] | None:
+    """The rows of a source in memory, where they are float32 in C order; else None."""
+    reader = features.rows_in_memory
+    rows = None if reader is None else reader.rows
+    if type(rows) is not np.ndarray or rows.dtype != np.float32 or not (rows.flags.c_contiguous and rows.flags.aligned):
+        return None
+    return rows
+
+
+def _rows_of(table: torch.Tensor, vertices: NDArray[Any]) -> torch.Tensor:
+    if table.ndim != 2:
+        raise InputError(argument="source", given=f"{table.ndim} dimensions", expected="two: a row per vertex")
+    if not table.is_floating_point():
+        raise DTypeError(argument="source", given=f"dtype {table.dtype}", expected="a tensor of floating-point numbers")
+    if len(vertices) and int(vertices.max()) >= len(table):
+        raise InputError(argument="source", given=f"{len(table)} rows", expected="one row per vertex")
+    return table.index_select(0, torch.from_numpy(vertices.astype(np.int64)).to(table.device))
+
+
+# ----------------------------------------------------------------------------------------------- rows of other ranks
+
+
+class Exchange:
+    """The rows of a layer's sources, from those of the vertices that each rank owns; differentiable, and collective.
+
+    Each distinct row goes once to each rank that needs it, and its gradient comes back once. Gradients are added in the
+    order of the ranks: the same bits in every run.
+
+    Parameters
+    ----------
+    routes : Routes
+        Whose rows go where.
+    channel : Channel
+        Over all ranks. Phases "batch activations" and "batch gradients".
+
+    Attributes
+    ----------
+    is_done : bool
+        Whether it was called.
+
+    References
+    ----------
+    M. F. Balin, D. LaSalle and U. V. Catalyurek, Cooperative minibatching in graph neural networks, TMLR 2025.
+
+    Examples
+    --------
+    >>> from spsample.comm import LocalCommunicator
+    >>> from spsample.distributed.cooperative import Routes
+    >>> none = np.zeros(1, np.int64)
+    >>> routes = Routes(3, np.array([2, 0], np.int32), np.zeros(0, np.int32), none, none)
+    >>> Exchange(routes, Channel(LocalCommunicator()))(torch.tensor([[1.0], [2.0], [3.0]]))
+    tensor([[3.],
+            [1.]])
+    """
+
+    def __init__(self, routes: Routes, channel: Channel) -> None:
+        self._routes, self._channel = routes, channel
+        self.is_done = False
+
+    def __call__(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the rows of the sources: shape (owned, dim) to (num_src, dim).
+
+        Raises
+        ------
+        InputError
+            If there is not one row for each vertex of the layer that this rank owns.
+        """
+        if h.ndim != 2 or len(h) != self._routes.owned:
+            expected = f"a row for each vertex that this rank owns: ({self._routes.owned}, dim)"
+            raise InputError(argument="h", given=f"shape {tuple(h.shape)}", expected=expected)
+        self.is_done = True
+        sources: torch.Tensor = _Exchanged.apply(h, self._routes, self._channel)  # type: ignore[no-untyped-call]
+        return sources
+
+
+class _Exchanged(torch.autograd.Function):
+    """The exchange and its transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, h: torch.Tensor, routes: Routes, channel: Channel) -> torch.Tensor:
+        ctx.routes, ctx.channel = routes, channel
+        sent = h.index_select(0, _places(routes.send, h))
+        received = _moved(sent, routes.send_counts, channel, "batch activations")
+        return torch.cat([h.index_select(0, _places(routes.own, h)), received])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        routes, owned = ctx.routes, len(ctx.routes.own)
+        back = _moved(g[owned:], routes.recv_counts, ctx.channel, "batch gradients")
+        total = g.new_zeros(routes.owned, g.shape[1])
+        total[_places(routes.own, g)] = g[:owned]
+        send, counts = _places(routes.send, g), routes.send_counts.tolist()
+        for places, rows in zip(torch.split(send, counts), torch.split(back, counts), strict=True):
+            total[places] += rows  # places of one rank are distinct
+        return total, None, None
+
+
+def _places(places: Any, like: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(places, np.int64)).to(like.device)
+
+
+def _moved(rows: torch.Tensor, counts: Any, channel: Channel, phase: str) -> torch.Tensor:
+    """Send rows rank by rank, and return those that came, wherever the model is."""
+    host = rows.detach().cpu().contiguous()
+    row_bytes = host.element_size() * host.shape[1]
+    as_bytes = host.reshape(-1).view(torch.uint8).numpy().reshape(len(host), row_bytes)  # whatever its type
+    moved = channel.exchange([Sent(as_bytes, counts)], phase=phase)[0].rows
+    return torch.from_numpy(moved.reshape(-1)).view(rows.dtype).reshape(-1, rows.shape[1]).to(rows.device)
+
+
+def require_exchanged(*exchanges: Exchange | None) -> None:
+    """Refuse a forward pass that did not exchange the rows of each block's sources: it computes something else.
+
+    Raises
+    ------
+    InputError
+
+    Examples
+    --------
+    >>> require_exchanged(None, None)  # of batches of a rank's own
+    """
+    if any(exchange is not None and not exchange.is_done for exchange in exchanges):
+        raise InputError(
+            argument="model",
+            given="a forward pass that did not call block.sources in each layer",
+            expected="h = block.sources(h) once in each layer, before its convolution",
+            hint="GNN.forward does so. Other models work with batches of each rank's own.",
+        )

@@ -15,9 +15,9 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptPairTensor, OptTensor, PairTensor
 
 from spsample.errors import InputError
-from spsample.nn.attention import attention_weights, sum_by_head
 from spsample.nn.functional import dropout
 from spsample.nn.products import linear
+from spsample.nn.sums import AttentionEntries, attention_weights, sum_by_head
 from spsample.nn.trimming import Calls, Trimmed, trimmed
 
 _METHODS = "message", "message_and_aggregate", "aggregate", "update", "edge_update"
@@ -99,13 +99,12 @@ class _OfSums(_OnSampledBatches):
     def _sum_values(self, part: Trimmed, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """A value per edge of the batch, whose sums over the edges of a vertex are its aggregation by `aggr`."""
         key = "values", self.aggr == "mean", x.dtype
-        values: Tensor = part.of_weights(key, weight, lambda: self._scaled(part, part.weights(weight, x.dtype)))
-        return values
 
-    def _scaled(self, part: Trimmed, weight: Tensor) -> Tensor:
-        if self.aggr != "mean":
-            return weight
-        return weight * part.by_edge(1 / part.counts().clamp(min=1).to(weight.dtype))
+        def made() -> Tensor:
+            weights = part.weights(weight, x.dtype)
+            return weights * part.shares(x.dtype) if self.aggr == "mean" else weights
+
+        return part.of_weights(key, weight, made)
 
     def _is_sum(self, x: Any) -> bool:
         return self.aggr in _SUMS and _source(x).ndim == 2 and _source(x).is_floating_point()
@@ -249,7 +248,8 @@ class _OfAttention(_OnSampledBatches):
 
     def _attended(self, part: Trimmed, h: Tensor, target: Tensor, scored: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """The result, of what the attention reads: rows of the sources, of the targets, and a vector."""
-        entries = part.entries(has_own_loops=self.add_self_loops)
+        # not kept with the batch: it refers to the edges, and they to what is kept
+        entries = AttentionEntries(*part.matrix(self.add_self_loops), part.num_src)
         h, of_source, of_target, vector = _in_full((h, *scored))
         weights = attention_weights(entries, of_source, of_target, vector, self.negative_slope)
         out = sum_by_head(entries, dropout(weights, self.dropout, self.training), h)

@@ -14,8 +14,8 @@ from torch.nn import functional
 from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
 from spsample.common.threads import compiled_core
-from spsample.nn.private import is_traced, one_by_one, signed
-from spsample.nn.tensors import new_numbers
+from spsample.nn.private import CoreFunction, is_traced
+from spsample.nn.tensors import flat, new_numbers
 from spsample.sparse.keys import DROPOUT, derive_key
 
 _WORDS = 4
@@ -131,8 +131,7 @@ class RectifiedDropout(VertexDropout):
         in_one_pass = self.training and self.p > 0 and rows is None and _is_for_core(h, self.p)
         if not in_one_pass:
             return super().forward(functional.relu(h), rows)
-        result: Tensor = _DroppedRectified.apply(h, self.p, _drawn_key())  # type: ignore[no-untyped-call]
-        return result
+        return _DroppedRectified.of(h, self.p, _drawn_key())
 
 
 def dropped(h: Tensor, p: float) -> Tensor:
@@ -144,8 +143,7 @@ def dropped(h: Tensor, p: float) -> Tensor:
     """
     if not _is_for_core(h, p):
         return functional.dropout(h, p, training=True)
-    result: Tensor = _Dropped.apply(h, p, _drawn_key())  # type: ignore[no-untyped-call]
-    return result
+    return _Dropped.of(h, p, _drawn_key())
 
 
 def _least(p: float) -> int:
@@ -163,24 +161,17 @@ def _drawn_key() -> Tensor:
     return torch.randint(2**63 - 1, (), device="cpu")
 
 
-def _flat(*tensors: Tensor) -> list[np.ndarray]:
-    return [tensor.numpy().reshape(-1) for tensor in tensors]
-
-
 def _dropped(kernel: Callable[..., None], h: Tensor, p: float, key: Tensor) -> Tensor:
     """Return the result of a kernel of the core for h and a key."""
-    numbers, number = h.detach().contiguous(), int(key)
-    out = new_numbers(numbers.shape)
-    x, to = _flat(numbers, out)
-    kernel(x, (number & 0xFFFFFFFF, number >> 32), _least(p), 1 / (1 - p), to)
+    number, out = int(key), new_numbers(h.shape)
+    kernel(flat(h), (number & 0xFFFFFFFF, number >> 32), _least(p), 1 / (1 - p), flat(out))
     return out
 
 
-class _Dropped(torch.autograd.Function):
+class _Dropped(CoreFunction):
     """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
 
     @staticmethod
-    @signed
     def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_numbers, h, p, key)
 
@@ -191,25 +182,18 @@ class _Dropped(torch.autograd.Function):
         ctx.save_for_forward(key)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return one_by_one(_Dropped.apply, info, in_dims, *inputs)
-
-    @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        result: Tensor = _Dropped.apply(tangents[0], ctx.p, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return result
+        return _Dropped.of(tangents[0], ctx.p, *ctx.saved_tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        result: Tensor = _Dropped.apply(gradients[0], ctx.p, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return result, None, None
+        return _Dropped.of(gradients[0], ctx.p, *ctx.saved_tensors), None, None
 
 
-class _DroppedRectified(torch.autograd.Function):
+class _DroppedRectified(CoreFunction):
     """ReLU and dropout under a key; what is above 0 afterwards passes gradients on, and no mask is kept."""
 
     @staticmethod
-    @signed
     def forward(h: Tensor, p: float, key: Tensor) -> Tensor:
         return _dropped(compiled_core().drop_rectified, h, p, key)
 
@@ -220,30 +204,21 @@ class _DroppedRectified(torch.autograd.Function):
         ctx.save_for_forward(output)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return one_by_one(_DroppedRectified.apply, info, in_dims, *inputs)
-
-    @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
-        return result
+        return _ScaledWherePositive.of(tangents[0], *ctx.saved_tensors, 1 / (1 - ctx.p))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, 1 / (1 - ctx.p))  # type: ignore[no-untyped-call]
-        return result, None, None
+        return _ScaledWherePositive.of(gradients[0], *ctx.saved_tensors, 1 / (1 - ctx.p)), None, None
 
 
-class _ScaledWherePositive(torch.autograd.Function):
+class _ScaledWherePositive(CoreFunction):
     """Numbers times a scale where others are above 0, else 0; its derivative is the same of the gradient."""
 
     @staticmethod
-    @signed
     def forward(x: Tensor, where: Tensor, scale: float) -> Tensor:
-        numbers = x.detach().contiguous()
-        out = new_numbers(numbers.shape)
-        flat, positive, to = _flat(numbers, where.detach().contiguous(), out)
-        compiled_core().scale_where_positive(flat, positive, scale, to)
+        out = new_numbers(x.shape)
+        compiled_core().scale_where_positive(flat(x), flat(where), scale, flat(out))
         return out
 
     @staticmethod
@@ -253,18 +228,12 @@ class _ScaledWherePositive(torch.autograd.Function):
         ctx.save_for_forward(inputs[1])
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return one_by_one(_ScaledWherePositive.apply, info, in_dims, *inputs)
-
-    @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        result: Tensor = _ScaledWherePositive.apply(tangents[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
-        return result
+        return _ScaledWherePositive.of(tangents[0], *ctx.saved_tensors, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        result: Tensor = _ScaledWherePositive.apply(gradients[0], *ctx.saved_tensors, ctx.scale)  # type: ignore[no-untyped-call]
-        return result, None, None
+        return _ScaledWherePositive.of(gradients[0], *ctx.saved_tensors, ctx.scale), None, None
 
 
 class Rowwise(nn.Sequential):

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from spsample.common.threads import compiled_core
-from spsample.nn.private import has_onednn_linear, is_traced, is_untransformed, one_by_one, onednn_linear, signed
-from spsample.nn.tensors import new_numbers, with_rounded_rows
+from spsample.nn.private import CoreFunction, is_traced, is_untransformed, onednn_linear
+from spsample.nn.tensors import flat, new_numbers, with_rounded_rows
 
 _LARGE = 1 << 24
 """Multiplications from which on a product repays the kernel that oneDNN makes for each new number of rows (0.5 ms)."""
@@ -33,8 +33,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     tensor([[3., 7.]])
     """
     if _is_for_onednn(x, weight) and (bias is None or _is_plain(bias, weight.shape[:1])):
-        result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return result
+        return _Linear.of(x, weight, bias)
     return functional.linear(x, weight, bias)
 
 
@@ -43,6 +42,7 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
 
     Shapes that do not fit are left to torch, whose errors are clear; those of oneDNN are not.
     """
+    onednn: Any = torch.backends.mkldnn
     return (
         not is_traced()
         and x.ndim == weight.ndim == 2
@@ -50,7 +50,8 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
         and _is_plain(x, (len(x), weight.shape[1]))
         and _is_plain(weight, weight.shape)
         and not torch.is_autocast_enabled("cpu")
-        and _onednn_is_there()
+        and onednn.is_available()
+        and onednn.enabled
     )
 
 
@@ -60,12 +61,7 @@ def _is_plain(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     return tensor.is_cpu and is_float32 and tensor.shape == shape
 
 
-def _onednn_is_there() -> bool:
-    backend: Any = torch.backends.mkldnn
-    return bool(backend.is_available() and backend.enabled) and has_onednn_linear()
-
-
-class _Linear(torch.autograd.Function):
+class _Linear(CoreFunction):
     """x W^T + b. The weight's gradient is torch's own product: oneDNN's takes no longer sums over rows as they lie.
 
     oneDNN makes and keeps a kernel for each number of rows, and torch a result of each size: a few numbers of rows, in
@@ -73,7 +69,6 @@ class _Linear(torch.autograd.Function):
     """
 
     @staticmethod
-    @signed
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         in_order = None if bias is None else bias.contiguous()  # oneDNN reads it as if it were
         rounded = with_rounded_rows(x.contiguous())
@@ -86,10 +81,6 @@ class _Linear(torch.autograd.Function):
         ctx.has_bias = bias is not None
         ctx.save_for_backward(x, weight)
         ctx.save_for_forward(x, weight)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return one_by_one(_Linear.apply, info, in_dims, *inputs)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
@@ -108,16 +99,18 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         gradient, (needs_x, needs_weight, needs_bias) = gradients[0], ctx.needs_input_grad
         needs_bias = needs_bias and ctx.has_bias
-        leaves_out_zeros = _leaves_out_zeros(gradient)
-        of_x, of_weight = (times, outer_sums) if leaves_out_zeros else (_dense_times, _dense_outer_sums)
-        gradient_of_x = of_x(gradient, weight) if needs_x else None
-        if leaves_out_zeros and needs_weight and needs_bias:
-            return gradient_of_x, *outer_and_column_sums(gradient, x)
-        return (
-            gradient_of_x,
-            of_weight(gradient, x) if needs_weight else None,
-            gradient.sum(0) if needs_bias else None,
-        )
+        of_x = of_weight = of_bias = None
+        if _leaves_out_zeros(gradient):
+            of_x = times(gradient, weight) if needs_x else None
+            if needs_weight:
+                of_bias = torch.empty(gradient.shape[1], dtype=torch.float32, device="cpu") if needs_bias else None
+                of_weight = outer_sums(gradient, x, of_bias)
+        else:
+            of_x = linear(gradient, weight.t()) if needs_x else None
+            of_weight = torch.mm(x.t(), gradient).t() if needs_weight else None
+        if needs_bias and of_bias is None:
+            of_bias = gradient.sum(0)
+        return of_x, of_weight, of_bias
 
 
 def _leaves_out_zeros(gradient: Tensor) -> bool:
@@ -125,14 +118,6 @@ def _leaves_out_zeros(gradient: Tensor) -> bool:
     if torch.is_grad_enabled() or is_traced() or not is_untransformed(gradient):
         return False
     return _is_plain(gradient, gradient.shape) and is_mostly_zero(gradient)
-
-
-def _dense_times(gradient: Tensor, weight: Tensor) -> Tensor:
-    return linear(gradient, weight.t())
-
-
-def _dense_outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
-    return torch.mm(x.t(), gradient).t()
 
 
 _MAX_DENSITY = 0.375
@@ -169,41 +154,24 @@ def times(gradient: Tensor, weight: Tensor) -> Tensor:
     tensor([[10., 14.]])
     """
     out = new_numbers((len(gradient), weight.shape[1]))
-    compiled_core().multiply_sparse(_flat(gradient), _flat(weight), tuple(weight.shape), _flat(out))
+    compiled_core().multiply_sparse(flat(gradient), flat(weight), tuple(weight.shape), flat(out))
     return out
 
 
-def outer_sums(gradient: Tensor, x: Tensor) -> Tensor:
+def outer_sums(gradient: Tensor, x: Tensor, of_columns: Tensor | None = None) -> Tensor:
     """``G^T x`` without the zeros of G: of rows of shape ``(rows, dim)`` the gradient of the product's weight.
 
-    Examples
-    --------
-    >>> outer_sums(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 3.0]]))
-    tensor([[0., 0.],
-            [2., 6.]])
-    """
-    return _outer_sums(gradient, x, None)
-
-
-def outer_and_column_sums(gradient: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """``G^T [x | 1]``: the gradients of the product's weight and of its bias, in one pass over both.
+    The sums of the columns of G, which are the gradient of a bias, go into ``of_columns``, float32 of shape
+    ``(width,)``, in the same pass.
 
     Examples
     --------
-    >>> outer_and_column_sums(torch.tensor([[0.0, 2.0], [0.0, 5.0]]), torch.tensor([[1.0], [3.0]]))
+    >>> of_columns = torch.empty(2)
+    >>> outer_sums(torch.tensor([[0.0, 2.0], [0.0, 5.0]]), torch.tensor([[1.0], [3.0]]), of_columns), of_columns
     (tensor([[ 0.],
             [17.]]), tensor([0., 7.]))
     """
-    of_columns = torch.empty(gradient.shape[1], dtype=torch.float32, device="cpu")
-    return _outer_sums(gradient, x, of_columns), of_columns
-
-
-def _outer_sums(gradient: Tensor, x: Tensor, of_columns: Tensor | None) -> Tensor:
     out = torch.empty(gradient.shape[1], x.shape[1], dtype=torch.float32, device="cpu")
-    columns = None if of_columns is None else _flat(of_columns)
-    compiled_core().sum_outer_products(_flat(gradient), _flat(x), tuple(out.shape), _flat(out), columns)
+    columns = None if of_columns is None else flat(of_columns)
+    compiled_core().sum_outer_products(flat(gradient), flat(x), tuple(out.shape), flat(out), columns)
     return out
-
-
-def _flat(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().numpy().reshape(-1)

@@ -43,6 +43,18 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     return array
 
 
+def flat(tensor: torch.Tensor) -> NDArray[Any]:
+    """The numbers of a tensor of the processor in C order, one after the other; of a contiguous one no copy.
+
+    Examples
+    --------
+    >>> flat(torch.eye(2))
+    array([1., 0., 0., 1.], dtype=float32)
+    """
+    numbers: NDArray[Any] = tensor.detach().contiguous().numpy().reshape(-1)
+    return numbers
+
+
 def new_numbers(shape: Sequence[int]) -> torch.Tensor:
     """A tensor of float32, not filled, in room for a fifth more at most, so that others of about the size take as much.
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from spsample.errors import InputError
-from spsample.nn.attention import AttentionEntries
 from spsample.nn.blocks import Block
 from spsample.nn.private import is_untransformed, outside_of_transforms
 from spsample.sampling.hops import Hops
@@ -63,10 +62,6 @@ class Trimmed(NamedTuple):
     num_dst: int
     num_edges: int
 
-    def edges(self) -> Tensor:
-        """The edges to the targets."""
-        return self.edge_index[:, : self.num_edges]
-
     def pair(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Rows of the sources, and of the targets."""
         source, target = x if isinstance(x, (tuple, list)) else (x, x)
@@ -92,7 +87,7 @@ class Trimmed(NamedTuple):
         if name == "x":
             return self.pair(value)
         if name == "edge_index":
-            return self.edges()
+            return self.edge_index[:, : self.num_edges]
         if name == "size":
             return self.num_src, self.num_dst
         is_per_edge = isinstance(value, Tensor) and value.ndim and len(value) == self.edge_index.shape[1]
@@ -120,23 +115,21 @@ class Trimmed(NamedTuple):
             return self.pointers()[: self.num_dst + 1], self.edge_index[0, : self.num_edges]
         own = torch.arange(self.hops.nodes[-1], device=self.edge_index.device)
         sources: Tensor = self.once("loop sources", lambda: self.with_loops(self.edge_index[0], own))
-        pointers = self.loop_pointers()[: self.num_dst + 1]
+        pointers = self.pointers(has_own_loops)[: self.num_dst + 1]
         return pointers, sources[: int(pointers[-1])]
 
-    def pointers(self) -> Tensor:
-        """Return the first edges of the vertices of the batch, and the end of the last one's."""
-        pointers: Tensor = self.once("pointers", lambda: _pointers(self.edge_index[1], self.hops.nodes[-1]))
-        return pointers
+    def pointers(self, has_own_loops: bool = False) -> Tensor:
+        """Return the first edges of the vertices, or entries in results of `with_loops`, and the end of the last's."""
 
-    def loop_pointers(self) -> Tensor:
-        """Return the first entries of the vertices in results of `with_loops`, and the end of the last one's."""
-        pointers: Tensor = self.once("loop pointers", self._loop_pointers)
-        return pointers
+        def made() -> Tensor:
+            (sources, targets), num_nodes = self.edge_index, self.hops.nodes[-1]
+            counted = targets[sources != targets] if has_own_loops else targets
+            pointers = torch.zeros(num_nodes + 1, dtype=torch.int64, device=targets.device)
+            torch.cumsum(torch.bincount(counted, minlength=num_nodes), 0, out=pointers[1:])
+            return pointers + torch.arange(num_nodes + 1, device=targets.device) if has_own_loops else pointers
 
-    def _loop_pointers(self) -> Tensor:
-        sources, targets = self.edge_index
-        between = _pointers(targets[sources != targets], self.hops.nodes[-1])
-        return between + torch.arange(len(between), device=between.device)
+        pointers: Tensor = self.once(("pointers", has_own_loops), made)
+        return pointers
 
     def with_loops(self, of_edges: Tensor, of_loops: Tensor) -> Tensor:
         """Return the values of edges between two vertices, and, as the last of each vertex, that of its own loop."""
@@ -144,7 +137,7 @@ class Trimmed(NamedTuple):
         targets = self.edge_index[1, is_between]
         places = targets + torch.arange(len(targets), device=targets.device)
         both = of_edges.new_empty(len(targets) + len(of_loops))
-        both = both.index_put((self.loop_pointers()[1:] - 1,), of_loops)
+        both = both.index_put((self.pointers(has_own_loops=True)[1:] - 1,), of_loops)
         return both.index_put((places,), of_edges[is_between])
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -163,20 +156,10 @@ class Trimmed(NamedTuple):
         with nullcontext() if weight.requires_grad or not is_untransformed(weight) else outside_of_transforms():
             return make()
 
-    def entries(self, has_own_loops: bool) -> AttentionEntries:
-        """The edges as a sparse matrix, as they are or with one loop of each target in place of those that it has.
-
-        It is not kept with the batch: it refers to the edges, and they to what is kept.
-        """
-        return AttentionEntries(*self.matrix(has_own_loops), self.num_src)
-
-    def counts(self) -> Tensor:
-        """Edges of each vertex of the batch."""
-        return self.pointers().diff()
-
-    def by_edge(self, of_targets: Tensor) -> Tensor:
-        """A value per vertex of the batch at each of its edges."""
-        return torch.repeat_interleave(of_targets, self.counts(), output_size=self.edge_index.shape[1])
+    def shares(self, dtype: torch.dtype) -> Tensor:
+        """The weight of each edge of the batch in the mean over those of its target."""
+        counts = self.pointers().diff()
+        return torch.repeat_interleave(1 / counts.clamp(min=1).to(dtype), counts, output_size=self.edge_index.shape[1])
 
 
 @cache
@@ -184,12 +167,6 @@ def names_of(forward: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the arguments of a layer's ``forward`` that have a place."""
     parameters = [*inspect.signature(forward).parameters.values()][1:]
     return tuple(param.name for param in parameters if param.kind is param.POSITIONAL_OR_KEYWORD)
-
-
-def _pointers(targets: Tensor, num_nodes: int) -> Tensor:
-    pointers = torch.zeros(num_nodes + 1, dtype=torch.int64, device=targets.device)
-    torch.cumsum(torch.bincount(targets, minlength=num_nodes), 0, out=pointers[1:])
-    return pointers
 
 
 def trimmed(layer: Any, x: Any, edge_index: Any) -> Trimmed | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -238,13 +237,12 @@ class StalenessBound:
         self.version = self.largest = 0
         self._under_way: dict[int, int] = {}  # version of the weights, by rank
         self._early: list[int] = []  # ranks whose gradient came and waits
-        self._wanting: deque[int] = deque()
+        self._wanting: list[int] = []
 
     def start_anew(self) -> None:
         """Forget what is under way: the gradients of a step that has failed never come."""
-        self._under_way.clear()
-        self._early.clear()
-        self._wanting.clear()
+        for waiting in (self._under_way, self._early, self._wanting):
+            waiting.clear()
 
     def want(self, rank: int) -> list[Grant | Apply]:
         """A rank wants weights; what happens now."""
@@ -266,15 +264,12 @@ class StalenessBound:
     def _granted(self) -> list[Grant | Apply]:
         """Weights for those who want some; a rank whose gradient still waits gets them once it is applied."""
         granted: list[Grant | Apply] = []
-        while len(self._under_way) <= self.bound and (rank := self._first_that_may()) is not None:
-            self._wanting.remove(rank)
-            self._under_way[rank] = self.version
-            granted.append(Grant(rank, self.version))
+        for rank in [*self._wanting]:
+            if rank not in self._under_way and len(self._under_way) <= self.bound:
+                self._wanting.remove(rank)
+                self._under_way[rank] = self.version
+                granted.append(Grant(rank, self.version))
         return granted
-
-    def _first_that_may(self) -> int | None:
-        """Return a rank that wants weights and has none: not one whose last gradient waits."""
-        return next((rank for rank in self._wanting if rank not in self._under_way), None)
 
     def _may_go(self, rank: int) -> bool:
         """Return whether the others stay within the bound where this one is applied now."""

@@ -9,9 +9,9 @@ import torch
 
 from spsample.loading import Batch
 from spsample.nn.dropout import DropoutKey
-from spsample.pipelines.generator import RunGenerator
 from spsample.pipelines.gradients import CooperativeGradients
 from spsample.pipelines.pipeline import Pipeline
+from spsample.pipelines.process import RunGenerator
 
 
 class CooperativePipeline(Pipeline):

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,7 @@ from spsample.loading import Batch
 from spsample.loading.factored import FactoredLoader, samplers_for
 from spsample.pipelines.gradients import FactoredGradients, StepLoss
 from spsample.pipelines.pipeline import Pipeline
-from spsample.pipelines.placement import in_front, placed_features, score_options
-from spsample.pipelines.setup import TrainingSetup
+from spsample.pipelines.setup import TrainingSetup, in_front, placed_features, score_options
 from spsample.settings.training import TrainConfig
 
 QUEUE_MEMORY = "1GiB"
@@ -56,7 +54,7 @@ class FactoredPipeline(Pipeline):
     @property
     def notes(self) -> list[str]:
         """The number of ranks that sample, with the reason, and what a rank that samples caches."""
-        return [note for note in (self._reason, self._features.note) if note]
+        return [note for note in (self._reason, self._cache_note) if note]
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -82,8 +80,9 @@ class FactoredPipeline(Pipeline):
                 self.loader.roles.explain(error)  # as they are now: a trial changes them
             raise
 
-    def _placed(self) -> FeaturesByRole:
-        return features_by_role(self.setup)
+    def _placed(self) -> Callable[[bool], FeatureSource]:
+        source_of, self._cache_note = features_by_role(self.setup)
+        return source_of
 
     def _make_loader(self) -> FactoredLoader:
         return FactoredLoader(
@@ -99,7 +98,11 @@ class FactoredPipeline(Pipeline):
         )
 
     def _make_gradients(self, model: torch.nn.Module) -> FactoredGradients:
-        _require_no_buffers(model)
+        name = next((name for name, _ in model.named_buffers()), None)
+        if name is not None:  # a forward pass changes it: it would depend on who has trained which batch
+            given = f"one with a buffer, {name!r}, in a factored pipeline"
+            expected = "parameters alone, such as with LayerNorm in place of BatchNorm"
+            raise InputError(argument="model", given=given, expected=expected, hint="The other pipelines train it.")
         return FactoredGradients(model, self.comm)
 
     @property
@@ -108,8 +111,7 @@ class FactoredPipeline(Pipeline):
 
     def _steps(self) -> Iterator[Any]:
         """For each step the batches that this rank trains."""
-        steps: Iterator[Any] = self.loader.steps()
-        return steps
+        return iter(self.loader.steps())
 
     def _compute(self, step: Any) -> None:
         """Compute the gradients of each batch, and keep them apart. Other ranks learn of a failure at once."""
@@ -125,8 +127,7 @@ class FactoredPipeline(Pipeline):
 
     def _finish(self) -> StepLoss:
         """Take the mean over the seeds of all batches, added in their order."""
-        loss: StepLoss = self.gradients.finish_step()
-        return loss
+        return StepLoss(*self.gradients.finish_step())
 
     def _train(self, batch: Batch) -> None:
         loss, num_seeds = self.backward(batch)
@@ -162,44 +163,14 @@ class FactoredPipeline(Pipeline):
         return max(sampling, _MIN_SECONDS), max(usual, _MIN_SECONDS)
 
 
-def _require_no_buffers(model: torch.nn.Module) -> None:
-    """Refuse what a forward pass changes beside the gradients: it would depend on who has trained which batch."""
-    name = next((name for name, _ in model.named_buffers()), None)
-    if name is not None:
-        raise InputError(
-            argument="model",
-            given=f"one with a buffer, {name!r}, in a factored pipeline",
-            expected="parameters alone, such as with LayerNorm in place of BatchNorm",
-            hint="The other pipelines train it.",
-        )
-
-
 # ---------------------------------------------------------------------------------------------------------- placement
 
 
-@dataclass(frozen=True)
-class FeaturesByRole:
-    """Makes the source that a rank gathers from, by whether it samples.
-
-    Attributes
-    ----------
-    trainer, sampler : function
-        Make the source of a rank of that role, which is not collective.
-    note : str
-        What a rank that samples caches; nothing where roles make no difference.
-    """
-
-    trainer: Callable[[], FeatureSource]
-    sampler: Callable[[], FeatureSource]
-    note: str = ""
-
-    def __call__(self, samples: bool) -> FeatureSource:
-        """The source of a rank that samples, or of one that trains only."""
-        return self.sampler() if samples else self.trainer()
-
-
-def features_by_role(setup: TrainingSetup) -> FeaturesByRole:
+def features_by_role(setup: TrainingSetup) -> tuple[Callable[[bool], FeatureSource], str]:
     """Return where ranks of a factored run gather from; collective: they score vertices and look at memory together.
+
+    That is a function, which makes the source of a rank by whether it samples and is not collective, and a note on what
+    a rank that samples caches: none where roles make no difference.
 
     A rank that samples keeps the graph, too: its cache has what is left of the budget; with ``"auto"`` what memory its
     queue leaves. Where that is less than a row, or where it never trains, it has none.
@@ -212,7 +183,7 @@ def features_by_role(setup: TrainingSetup) -> FeaturesByRole:
     features, graph, config, workload = setup.features, setup.graph, setup.config, setup.workload
     if config.cache_budget is None or config.backend == "cuda":
         placed = placed_features(setup)
-        return FeaturesByRole(lambda: placed, lambda: placed)
+        return lambda samples: placed, ""
     budget, taken, by_what = _budget(features, workload, config)
     left = max(budget - taken, 0) if config.switches else 0
     map_bytes = replacement_named(config.cache_replacement).map_bytes(features.num_rows, features.stored_row_bytes)
@@ -224,9 +195,10 @@ def features_by_role(setup: TrainingSetup) -> FeaturesByRole:
 
     is_measured = config.cache_budget == "auto"
 
-    def cache_of(size: int, is_asked_for: bool) -> FeatureSource:
+    def source_of(samples: bool) -> FeatureSource:
+        size = left if samples else budget
         size = min(size, available_memory()) if is_measured else size  # less may be left by now
-        if not is_asked_for and rows_beside(features, size, map_bytes) == 0:
+        if (samples or is_measured) and rows_beside(features, size, map_bytes) == 0:
             return features
         return in_front(features, size, scores, config, {})
 
@@ -234,7 +206,7 @@ def features_by_role(setup: TrainingSetup) -> FeaturesByRole:
     if config.switches:
         has = f"{format_bytes(left)} for its cache" if kept else "no cache"
         note = f"a rank that samples has {has}: {by_what} takes {format_bytes(taken)} of {format_bytes(budget)}"
-    return FeaturesByRole(lambda: cache_of(budget, not is_measured), lambda: cache_of(left, False), note)
+    return source_of, note
 
 
 def _budget(features: FeatureSource, workload: dict[str, Any], config: TrainConfig) -> tuple[int, int, str]:

@@ -105,8 +105,7 @@ class CommunicatorGradients(LocalGradients):
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
-        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
-        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
+        _check(model, comm)
         super().__init__(model)
         self._comm = comm
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -117,7 +116,8 @@ class CommunicatorGradients(LocalGradients):
 
     def _weighted(self, loss: torch.Tensor, num_seeds: int) -> NDArray[np.float32]:
         """Gradients times seeds, loss times seeds, seeds."""
-        mine = [_flat(parameter) for parameter in self._parameters]
+        gradients = (_gradient(parameter).numpy() for parameter in self._parameters)
+        mine = [gradient.astype(np.float32, copy=False).reshape(-1) for gradient in gradients]
         mine.append(np.array([loss.item() if num_seeds else 0.0, 1.0], np.float32))
         flat = np.concatenate(mine)
         flat *= np.float32(num_seeds)
@@ -262,14 +262,11 @@ class DistributedGradients:
         total_loss, seeds = self._comm.all_reduce(mine, phase="gradients").tolist()
         weight = self._comm.size * num_seeds / max(seeds, 1.0)
         (loss * weight).backward()
-        self._count()
+        if isinstance(self._comm, Recorder):  # DDP's own sum passes it by: counted as a ring's
+            steps = 2 * (self._comm.size - 1)
+            nbytes = steps * sum(p.numel() * p.element_size() for p in self._parameters) // self._comm.size
+            self._comm.traffic.add("gradients", Counts(1, steps, steps, nbytes, nbytes))
         return StepLoss(total_loss / max(seeds, 1.0), int(seeds))
-
-    def _count(self) -> None:
-        """DDP's own sum, which passes the communicator by."""
-        if isinstance(self._comm, Recorder):
-            nbytes = sum(p.numel() * p.element_size() for p in self._parameters)
-            self._comm.traffic.add("gradients", _as_ring(self._comm, nbytes))
 
 
 class _OneUnused(torch.nn.Module):
@@ -282,12 +279,6 @@ class _OneUnused(torch.nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         return self.model(*arguments)
-
-
-def _as_ring(comm: Communicator, nbytes: int) -> Counts:
-    """Return the counts of what DDP sends for a sum over the ranks, as a `Recorder` counts one."""
-    steps = 2 * (comm.size - 1)
-    return Counts(1, steps, steps, steps * nbytes // comm.size, steps * nbytes // comm.size)
 
 
 def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
@@ -317,8 +308,7 @@ def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
     >>> gradients.finish(loss, num_seeds=3).num_seeds
     3
     """
-    require_type("model", model, torch.nn.Module, "a torch.nn.Module")
-    require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
+    _check(model, comm)
     if comm.size == 1:
         return LocalGradients(model)
     if comm.name != "nccl":
@@ -326,19 +316,16 @@ def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
     distributed = torch.distributed
     theirs = distributed.get_rank(), distributed.get_world_size()
     if theirs != (comm.rank, comm.size):
-        raise InputError(
-            argument="graph",
-            given=f"rank {comm.rank} of {comm.size}, which is rank {theirs[0]} of {theirs[1]} to torch.distributed",
-            expected="the same ranks",
-        )
+        given = f"rank {comm.rank} of {comm.size}, which is rank {theirs[0]} of {theirs[1]} to torch.distributed"
+        raise InputError(argument="graph", given=given, expected="the same ranks")
     return DistributedGradients(model, comm)
+
+
+def _check(model: torch.nn.Module, comm: Communicator) -> None:
+    require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+    require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
 
 
 def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
     """Return a gradient of the parameter's own dtype: float64 models add up float64."""
     return (torch.zeros_like(parameter) if parameter.grad is None else parameter.grad).detach().cpu()
-
-
-def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:
-    flat: NDArray[np.float32] = _gradient(parameter).numpy().astype(np.float32, copy=False).reshape(-1)
-    return flat

@@ -14,13 +14,12 @@ from torch.nn import functional
 from spsample.comm import collective
 from spsample.loading import Batch, BulkLoader
 from spsample.loading.copies import samples_on_device
+from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey
-from spsample.nn.exchange import require_exchanged
 from spsample.nn.tensors import as_tensor
-from spsample.pipelines.generator import RunGenerator
 from spsample.pipelines.gradients import StepLoss
-from spsample.pipelines.placement import placed_features
-from spsample.pipelines.setup import TrainingSetup, device_for
+from spsample.pipelines.process import RunGenerator
+from spsample.pipelines.setup import TrainingSetup, device_for, placed_features
 from spsample.timeline import waiting_for
 
 
@@ -141,7 +140,10 @@ class Pipeline(ABC):
         self._epoch = number
         steps = self._steps()
         while True:
-            with self._together():
+            together = self.setup.blocks.step()
+            if self.comm.size > 1:  # ranks that are done wait for the others
+                together = self.setup.phases.leaving(waiting_for("ranks", "training"), together)
+            with together:
                 step = next(steps, None)
                 if step is not None:
                     self._compute(step)
@@ -179,11 +181,6 @@ class Pipeline(ABC):
                 torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.config.clip_norm)
             self._optimizer.step()
 
-    def _together(self) -> AbstractContextManager[None]:
-        """Around what each rank has in a step: those that are done wait for the others."""
-        step = self.setup.blocks.step()
-        return step if self.comm.size == 1 else self.setup.phases.leaving(waiting_for("ranks", "training"), step)
-
     def _steps(self) -> Iterator[Any]:
         """Iterate over the parts of the steps of an epoch that are this rank's."""
         return iter(self.loader)
@@ -194,8 +191,7 @@ class Pipeline(ABC):
 
     def _finish(self) -> StepLoss:
         """Put the gradients of all ranks together; collective."""
-        loss: StepLoss = self.gradients.finish(*self._computed)
-        return loss
+        return StepLoss(*self.gradients.finish(*self._computed))
 
     def _update(self) -> None:
         """Take an optimisation step with them."""

@@ -118,7 +118,9 @@ class RowFile:
 
     def __init__(self, path: Path, array: Any, workers: Workers, wrote: Callable[[int], None]) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._direct = _open_direct(path)
+        self._direct: int | None = None
+        with suppress(OSError, AttributeError):  # not all systems can write past their cache
+            self._direct = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
         self._begin = int(getattr(array, "offset", 0))
         self._workers = workers
         self.piece_bytes = workers.piece_bytes
@@ -234,13 +236,6 @@ def _update(sha256: Any, part: NDArray[np.uint8], after: Future[None] | None) ->
     if after is not None:
         after.result()
     sha256.update(part.data)
-
-
-def _open_direct(path: Path) -> int | None:
-    """Open a file for writing past the system's cache; None where that cannot be."""
-    with suppress(OSError, AttributeError):  # not all systems have the flag
-        return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
-    return None
 
 
 def _write_bytes(descriptor: int, piece: NDArray[np.uint8], offset: int, *, may_refuse: bool = False) -> int:

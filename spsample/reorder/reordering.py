@@ -26,7 +26,6 @@ from spsample.reorder.row_moves import (
     PERMUTATION,
     Renumbering,
     RowRuns,
-    copy_array,
     inverse,
     kinds_of,
     move_rows,
@@ -36,7 +35,7 @@ from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import file_error, require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
-from spsample.store.npy import read_ahead
+from spsample.store.npy import read_ahead, release_pages
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
@@ -140,7 +139,18 @@ def reorder(
     n = int(store.meta["num_nodes"])
     values = require_scores("scores", scores, n)
     order = hottest(values if exact else score_classes(values), n)
-    task = _renumbered(store, order, name) if relabel else _moved(store, order, name)
+    kind, made_of = store.specs["indices"].dtype, {"score": name, "digest": store.digest}
+    arrays: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    number = inverse(order, kind)
+    if not relabel:
+        indptr = store.array("vertex_indptr" if store.is_reordered else "indptr")
+        arrays = dict(zip(MAP_ARRAYS, (number, order.astype(kind), indptr), strict=True))
+        facts["reordered"] = made_of
+    elif PERMUTATION not in store:  # of new numbers given twice it is the first ones that are remembered
+        arrays[PERMUTATION] = order.astype(kind)
+        facts["relabelled"] = {**made_of, "edge_ids": "edge_ids" in store}
+    task = _Task(store, order, number if relabel else None, arrays, facts, ("reordered",))
     return _Reorderer(task, target, require_bytes("memory_budget", memory_budget), progress).write()
 
 
@@ -185,12 +195,12 @@ def restore(
     source, target = check_paths(path, out)
     store = GraphStore.open(source)
     if store.is_reordered:
-        task = _Task(store, np.arange(store.meta["num_nodes"]), None, {}, {}, ("reordered",), wants_edge_ids=True)
+        task = _Task(store, np.arange(store.meta["num_nodes"]), None, {}, {}, ("reordered",))
         digest = store.digest
     elif PERMUTATION in store and isinstance(store.meta.get("relabelled"), dict):
         number, facts = np.asarray(store.array(PERMUTATION)), store.meta["relabelled"]
-        left_out = ("relabelled", PERMUTATION)
-        task = _Task(store, inverse(number), number, {}, {}, left_out, wants_edge_ids=bool(facts.get("edge_ids")))
+        left_out = ("relabelled", PERMUTATION, *(() if facts.get("edge_ids") else ("edge_ids",)))
+        task = _Task(store, inverse(number), number, {}, {}, left_out)
         digest = str(facts.get("digest"))
     else:
         raise InputError(argument="path", given=f"{source}, as it was made", expected="a store made by reorder")
@@ -245,9 +255,7 @@ class _Task(NamedTuple):
     facts : dict
         Added to those of the store.
     left_out : tuple of str
-        Arrays and facts of the store that are not.
-    wants_edge_ids : bool
-        Whether edge ids are written that only count entries in the store.
+        Arrays and facts of the store that are not; edge ids that only count entries are written unless they are here.
     """
 
     store: GraphStore
@@ -256,26 +264,6 @@ class _Task(NamedTuple):
     arrays: dict[str, NDArray[Any]]
     facts: dict[str, Any]
     left_out: tuple[str, ...]
-    wants_edge_ids: bool
-
-
-def _moved(store: GraphStore, order: NDArray[np.int64], name: str) -> _Task:
-    """Rows behind a map."""
-    kind = store.specs["indices"].dtype
-    indptr = store.array("vertex_indptr" if store.is_reordered else "indptr")
-    arrays = dict(zip(MAP_ARRAYS, (inverse(order, kind), order.astype(kind), indptr), strict=True))
-    facts = {"reordered": {"score": name, "digest": store.digest}}
-    return _Task(store, order, None, arrays, facts, ("reordered",), wants_edge_ids=True)
-
-
-def _renumbered(store: GraphStore, order: NDArray[np.int64], name: str) -> _Task:
-    """Vertices with new numbers; where they have been given some before, it is the first ones that are remembered."""
-    kind = store.specs["indices"].dtype
-    arrays, facts = {}, {}
-    if PERMUTATION not in store:
-        arrays[PERMUTATION] = order.astype(kind)
-        facts["relabelled"] = {"score": name, "digest": store.digest, "edge_ids": "edge_ids" in store}
-    return _Task(store, order, inverse(order, kind), arrays, facts, ("reordered",), wants_edge_ids=True)
 
 
 class _Reorderer:
@@ -317,9 +305,9 @@ class _Reorderer:
     def _planned(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of every array, in the order of the store."""
         task = self.task
-        dropped = {*task.left_out, *MAP_ARRAYS} | (set() if task.wants_edge_ids else {"edge_ids"})
+        dropped = {*task.left_out, *MAP_ARRAYS}
         sizes = {name: (spec.dtype, spec.shape) for name, spec in task.store.specs.items() if name not in dropped}
-        if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
+        if task.number is not None and "edge_ids" not in dropped | sizes.keys():
             sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
         return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
 
@@ -385,6 +373,8 @@ class _Reorderer:
             for mask in task.store.array(name):
                 files[name].write(mask[task.order])
         for name in kinds.kept:
-            copy_array(task.store.array(name), files[name])
+            array = task.store.array(name)
+            files[name].write(array)
+            release_pages(array)
         for name, array in task.arrays.items():
             files[name].write(array)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.common.threads import compiled_core
@@ -149,14 +148,12 @@ class Renumbering:
 def _sorting(pointers: NDArray[np.int64], columns: NDArray[Any], num_columns: int) -> NDArray[np.int64]:
     """Return the entries sorted by column within each row, equal ones in their order.
 
-    Row, column and place in the row are sorted as one integer where it holds them, else by two counting sorts.
+    Row, column and place in the row are sorted as one integer where it holds them: several times as fast.
     """
     lengths, rows = np.diff(pointers), len(pointers) - 1
     bits = [int(number).bit_length() for number in (rows, num_columns, lengths.max(initial=0))]
     if sum(bits) > _KEY_BITS:
-        matrix = scipy.sparse.csr_array((np.arange(len(columns)), columns, pointers), shape=(rows, num_columns))
-        order: NDArray[np.int64] = matrix.tocsc().tocsr().data
-        return order
+        return np.lexsort((columns, np.repeat(np.arange(rows), lengths)))
     first = np.repeat(pointers[:-1], lengths)
     keys = np.repeat(np.arange(rows) << (bits[1] + bits[2]), lengths)
     keys |= columns.astype(np.int64) << bits[2]
@@ -309,11 +306,3 @@ def whole_rows(pointers: NDArray[np.int64], values: NDArray[Any], rows: NDArray[
         return taken.view(values.dtype)
     picked: NDArray[Any] = values[row_entries(pointers, rows)]
     return picked
-
-
-def copy_array(source: NDArray[Any], file: RowFile) -> None:
-    """Write an array as it is, piece by piece."""
-    step = _rows_in(file.piece_bytes, source[:1].nbytes)
-    for first in range(0, len(source), step):
-        file.write(source[first : first + step])
-        release_pages(source)

@@ -20,8 +20,7 @@ from spsample.common.locks import renewed
 from spsample.errors import DataError, InputError, SpSampleError
 from spsample.store.folder import only_recorded
 from spsample.timeline.clocks import ClockMap, clock_offset
-from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, Span, SpanFile
-from spsample.timeline.trace_file import RankRows, trace_file
+from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, RankRows, Span, SpanFile, trace_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -248,10 +247,10 @@ class _ThreadRows:
 
     def number(self) -> int:
         """Return the row of the calling thread."""
-        row: int | None = getattr(self._mine, "row", None)
-        if row is None:
+        if not hasattr(self._mine, "row"):
             with self._lock:
-                row = self._mine.row = self._row_of(threading.current_thread())
+                self._mine.row = self._row_of(threading.current_thread())
+        row: int = self._mine.row
         return row
 
     def _row_of(self, thread: threading.Thread) -> int:

@@ -9,20 +9,18 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
-from spsample.nn.aggregation import aggregate
 from spsample.nn.block_convolutions import BlockGATConv, BlockGCNConv, BlockSAGEConv
-from spsample.nn.blocks import Block, BlockMaker
+from spsample.nn.blocks import Block, BlockMaker, aggregate
 from spsample.nn.dropout import VertexDropout
 from spsample.pipelines import CooperativeGradients, FactoredGradients, Gradients, StepLoss, gradients_for
+from spsample.pipelines.process import keep_memory
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint, write_checkpoint
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
-from spsample.training.process import keep_memory
-from spsample.training.rank_summary import RankSummary, rank_summary
-from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.results import EpochRecord, RankSummary, TrainResult, rank_summary
 from spsample.training.trainer import Trainer
 
 __all__ = [

@@ -1,19 +1,21 @@
-"""Evaluation: logits with all neighbours, layer by layer, or with sampled neighbourhoods."""
+"""Evaluation: logits with all neighbours, layer by layer, or with sampled ones, and the metric of a split."""
 
 from __future__ import annotations
 
+import copy
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from spsample.comm import Communicator, LocalCommunicator, collective
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_type
 from spsample.common.units import require_bytes
 from spsample.distributed import ProcessGrid
@@ -23,11 +25,13 @@ from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 from spsample.loading import BulkLoader
 from spsample.nn.blocks import BlockMaker
 from spsample.nn.tensors import as_tensor
+from spsample.pipelines import Pipeline, TrainingSetup
 from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer, Sampler
 from spsample.sampling.bulk import empty_minibatch
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph, require_graph, require_local
+from spsample.training.metrics import METRICS
 from spsample.training.models import GNN
 
 EVALUATION_BYTES = 2**30
@@ -60,7 +64,8 @@ def full_logits(
         Bytes, or a text such as ``"1GiB"``, for one chunk: its edges and its sources' activations, messages and
         results. A vertex whose neighbours alone need more is a chunk of its own. Changes the result by rounding only.
     activations
-        A folder for the activations, which are memory-mapped files there meanwhile; in memory where None.
+        A folder for the activations, which are files without a name there meanwhile, memory-mapped; in memory where
+        None.
 
     Returns
     -------
@@ -80,10 +85,9 @@ def full_logits(
     _check(model, features)
     require_local(graph, "a Graph")
     budget = require_bytes("memory_budget", memory_budget)
-    with _activations(activations) as new:
-        blocks = BlockMaker(graph, GraphSAGE([-1]))
-        logits = layer_by_layer(model, VerticesHere(graph, new), features, blocks, budget)
-        return logits.gather(np.arange(graph.num_nodes))
+    blocks = BlockMaker(graph, GraphSAGE([-1]))
+    logits = layer_by_layer(model, VerticesHere(graph, activations), features, blocks, budget)
+    return logits.gather(np.arange(graph.num_nodes))
 
 
 def sampled_logits(
@@ -151,15 +155,11 @@ def sampled_logits(
                 inverse = batch.minibatch.seed_inverse
                 logits.append(rows[inverse])
                 places.append(batch.batch_id * loader.batch_size + np.arange(len(inverse)))
-    return _in_order(comm, np.concatenate(logits), np.concatenate(places))
-
-
-def _in_order(comm: Communicator, rows: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
-    """All ranks' rows, each at its place."""
-    counts = comm.all_gather(np.array([len(rows)], np.int64), phase="evaluation")[:, 0]
-    everywhere = comm.all_gather_v(places, counts, phase="evaluation")
-    result = np.empty((len(everywhere), rows.shape[1]), np.float32)
-    result[everywhere] = comm.all_gather_v(np.ascontiguousarray(rows), counts, phase="evaluation")
+    mine = np.concatenate(logits)
+    counts = comm.all_gather(np.array([len(mine)], np.int64), phase="evaluation")[:, 0]
+    everywhere = comm.all_gather_v(np.concatenate(places), counts, phase="evaluation")
+    result = np.empty((len(everywhere), mine.shape[1]), np.float32)
+    result[everywhere] = comm.all_gather_v(np.ascontiguousarray(mine), counts, phase="evaluation")
     return result
 
 
@@ -178,20 +178,6 @@ def evaluating(model: GNN) -> Iterator[None]:
             yield
     finally:
         model.train(was_training)
-
-
-class Vertices(Protocol):
-    """The vertices that this rank computes, in chunks, and where the activations of all vertices are kept."""
-
-    comm: Communicator
-
-    def chunks(self, limit: int) -> Iterator[Layer]:
-        """Whole rows of this rank's vertices, about `limit` edges and targets at a time; as many on every rank."""
-        ...
-
-    def kept(self, chunks: Iterator[NDArray[np.float32]]) -> FeatureSource:
-        """The activations of the chunks, in their order, as features of the next layer."""
-        ...
 
 
 def layer_by_layer(
@@ -220,7 +206,9 @@ def layer_by_layer(
         for number, conv in enumerate(model.convs):
             encoder = model.encoder if number == 0 else torch.nn.Identity()
             decoder = model.decoder if number == last else torch.nn.Identity()
-            limit = budget // bytes_per_edge(activations.dim, model.encoder, conv, decoder)
+            sizes = [max(p.shape) for module in (model.encoder, conv, decoder) for p in module.parameters()]
+            # of an edge and its source: ids and values, and eight rows of the widest matrix that is in use
+            limit = budget // (40 + 8 * 4 * max([activations.dim, *sizes]))
             activations = vertices.kept(_computed(vertices, limit, activations, blocks, (encoder, conv, decoder)))
     return activations
 
@@ -237,26 +225,19 @@ def _computed(
         yield chunk
 
 
-def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
-    """Bound for an edge and its source: ids and values, and eight rows of the widest matrix that is in use."""
-    widest = max([width, *(max(p.shape) for module in modules for p in module.parameters())])
-    return 40 + 8 * 4 * widest
-
-
 class VerticesHere:
     """All vertices of a graph on one rank, in chunks of exactly as many edges as fit.
 
     Parameters
     ----------
     graph : Graph
-    new : function of rows and columns
-        Makes the arrays of activations; by default they are in memory.
+    folder : path-like, optional
+        For files of activations; by default these are in memory.
     """
 
-    def __init__(self, graph: Graph, new: Callable[[int, int], NDArray[np.float32]] | None = None) -> None:
+    def __init__(self, graph: Graph, folder: str | Path | None = None) -> None:
         self.comm: Communicator = LocalCommunicator()
-        self._graph = graph
-        self._new = new or _in_memory
+        self._graph, self._folder = graph, folder
 
     def chunks(self, limit: int) -> Iterator[Layer]:
         """Ranges of vertices with at most ``limit`` edges and targets each, or of one vertex."""
@@ -273,10 +254,17 @@ class VerticesHere:
         rows, start = np.empty((0, 0), np.float32), 0
         for chunk in chunks:
             if start == 0:
-                rows = self._new(self._graph.num_nodes, chunk.shape[1])
+                rows = self._new_rows(chunk.shape[1])
             rows[start : start + len(chunk)] = chunk
             start += len(chunk)
         return FeatureStore(rows)
+
+    def _new_rows(self, width: int) -> NDArray[np.float32]:
+        shape = self._graph.num_nodes, width
+        if self._folder is None:
+            return np.empty(shape, np.float32)
+        with tempfile.TemporaryFile(dir=self._folder) as file:  # there as long as the map is
+            return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
 
 
 class VerticesOnRanks:
@@ -314,23 +302,110 @@ class VerticesOnRanks:
         return PartitionedFeatures(block, self._rows, self._placement, phase="activations")
 
 
-def _in_memory(rows: int, columns: int) -> NDArray[np.float32]:
-    return np.empty((rows, columns), np.float32)
+Vertices: TypeAlias = VerticesHere | VerticesOnRanks
+"""The vertices that a rank computes, and where the activations of all vertices are kept.
+
+``chunks(limit)`` gives whole rows of this rank's, about that many edges and targets at a time, and as many chunks on
+every rank; ``kept(chunks)`` their activations, in this order, as features of the next layer.
+"""
 
 
-@contextmanager
-def _activations(folder: str | Path | None) -> Iterator[Callable[[int, int], NDArray[np.float32]]]:
-    """A function of rows and columns that makes an array; the one before the last one may be given up by then."""
-    if folder is None:
-        yield _in_memory
-        return
-    with tempfile.TemporaryDirectory(prefix="activations-", dir=folder) as scratch:
-        paths: list[Path] = []
+class Evaluator:
+    """Evaluates a model with all neighbours, layer by layer, or with sampled ones. Calls are collective.
 
-        def mapped(rows: int, columns: int) -> NDArray[np.float32]:
-            for old in paths[:-1]:
-                old.unlink(missing_ok=True)
-            paths.append(Path(scratch) / f"{len(paths)}.f32")
-            return np.memmap(paths[-1], dtype=np.float32, mode="w+", shape=(rows, columns))
+    Parameters
+    ----------
+    setup : TrainingSetup
 
-        yield mapped
+    Raises
+    ------
+    InputError
+        If ranks have different splits or labels, the labels do not allow the metric, or there are not as many test
+        sizes as layers.
+    """
+
+    def __init__(self, setup: TrainingSetup) -> None:
+        self._setup, self._dataset, self._graph = setup, setup.dataset, setup.dataset.graph
+        self._comm = self._graph.comm
+        self._require_same_split()
+        self.sampler, sizes = setup.sampler, setup.config.test_sizes
+        if sizes is not None:
+            if len(sizes) != len(self.sampler.sizes):
+                expected = f"as many as the model has layers: {len(self.sampler.sizes)}"
+                raise InputError(argument="test_sizes", given=f"{len(sizes)} sizes", expected=expected)
+            self.sampler = self.sampler.with_sizes(sizes)
+        metric, outputs = METRICS[self._dataset.metric], self._dataset.num_outputs
+        for subset in ("val", "test"):  # refuse a metric that the labels do not allow before anything is trained
+            y = self._dataset.y[getattr(self._dataset, f"{subset}_idx")]
+            metric(np.zeros((len(y), outputs), dtype=np.float32), y)
+        self._rows: ProcessGrid | None = None  # of logits on ranks, once they are computed
+
+    def close(self) -> None:
+        """Free the communicators that were made for it."""
+        if self._rows is not None:
+            self._rows.close()
+
+    def scores(self, model: GNN, pipeline: Pipeline, subsets: Sequence[str], kind: str) -> dict[str, float]:
+        """Return the metric of each subset of the split.
+
+        Parameters
+        ----------
+        model
+        pipeline
+            That trains it.
+        subsets
+            Among "train", "val" and "test".
+        kind
+            "full" or "sampled".
+        """
+        metric = METRICS[self._dataset.metric]
+        ids = {subset: getattr(self._dataset, f"{subset}_idx") for subset in subsets}
+        with self._setup.phases.timed("evaluation"):
+            logits = self.logits(model, pipeline, kind, np.concatenate(list(ids.values())))
+            if not np.isfinite(logits).all():
+                raise divergence(self._setup.config.learning_rate, "logits that are not finite")
+            ends = np.cumsum([len(vertices) for vertices in ids.values()])[:-1]
+            rows = np.split(logits, ends)
+            return {
+                subset: metric(part, self._dataset.y[ids[subset]]) for subset, part in zip(subsets, rows, strict=True)
+            }
+
+    def logits(self, model: GNN, pipeline: Pipeline, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return logits of vertices, on every rank; each computes its share. Parameters are those of `scores`."""
+        setup, config = self._setup, self._setup.config
+        if kind == "full":
+            budget = require_bytes("evaluation_memory", config.evaluation_memory)
+            vertices: Vertices = VerticesHere(self._graph)
+            if self._graph.is_distributed:
+                self._rows = ProcessGrid(self._comm) if self._rows is None else self._rows
+                vertices = VerticesOnRanks(self._graph, self._rows)
+            on_host = model if pipeline.devices.model.type == "cpu" else copy.deepcopy(model).cpu()
+            return layer_by_layer(on_host, vertices, setup.features, setup.blocks.whole_rows(), budget).gather(ids)
+        features = pipeline.loader.features
+        return sampled_logits(
+            model,
+            setup.graph,
+            ids,
+            self.sampler,
+            setup.features if features is None else features,
+            blocks=setup.blocks,
+            batch_size=config.batch_size,
+            random_seed=config.random_seed,
+            backend=config.backend,
+            device=pipeline.devices.batches,
+        )
+
+    def _require_same_split(self) -> None:
+        """Refuse vertices or labels that differ between ranks."""
+        if self._comm.size == 1:
+            return
+        ids = {f"{name}_idx": np.asarray(getattr(self._dataset, f"{name}_idx")) for name in ("train", "val", "test")}
+        with collective(self._comm, call="a look at the labels"):
+            labels = np.asarray(self._dataset.y)[np.concatenate(list(ids.values()))]
+        require_same(self._comm, **ids, labels=labels)
+
+
+def divergence(learning_rate: float, given: str) -> InputError:
+    """Return the error of a run whose numbers are no longer finite."""
+    expected, hint = "one small enough for the loss to stay finite", "Features that are not finite do this too."
+    return InputError(argument="learning_rate", given=f"{learning_rate}, and {given}", expected=expected, hint=hint)

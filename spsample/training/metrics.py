@@ -98,19 +98,20 @@ def _torchmetrics() -> ModuleType:
 def _ranking(metric: str, function: str, logits: NDArray[Any], y: NDArray[Any]) -> float:
     """Mean over the classes' scores of a function of torchmetrics for two answers."""
     of_two = getattr(_torchmetrics(), function)
+    given, expected = "labels of which no class has both answers", "a class with both answers"
     if y.ndim == 2:
         columns = [(logits[:, k], y[:, k] > 0) for k in range(y.shape[1])]
     else:
-        _require_two_classes(metric, logits, y)
-        columns = [(logits[:, 1].astype(np.float64) - logits[:, 0], y == 1)]
+        given = f"{logits.shape[1]} classes, {int((y == 1).sum())} of {len(y)} vertices in class 1"
+        expected = "two classes, both of them present"
+        columns = [(logits[:, 1].astype(np.float64) - logits[:, 0], y == 1)] if logits.shape[1] == 2 else []
     scores = [
         float(of_two(_ranks(score), torch.from_numpy(answer.astype(np.int64))))
         for score, answer in columns
         if answer.any() and not answer.all()
     ]
     if not scores:
-        given = f"{metric!r} for labels of which no class has both answers"
-        raise InputError(argument="metric", given=given, expected="a class with both answers")
+        raise InputError(argument="metric", given=f"{metric!r} for {given}", expected=expected)
     return float(np.mean(scores))
 
 
@@ -120,23 +121,10 @@ def _ranks(score: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(inverse.reshape(-1) / max(1, int(inverse.max())))
 
 
-def _require_two_classes(metric: str, logits: NDArray[Any], y: NDArray[Any]) -> None:
-    num_positive, num_negative = int((y == 1).sum()), int((y == 0).sum())
-    if logits.shape[1] != 2 or not num_positive or not num_negative:
-        raise InputError(
-            argument="metric",
-            given=f"{metric!r} for {logits.shape[1]} classes, {num_positive} of {len(y)} vertices in class 1",
-            expected="two classes, both of them present",
-        )
-
-
 def _f1(average: str, logits: NDArray[Any], y: NDArray[Any]) -> float:
     functions = _torchmetrics()
     if y.ndim == 2:
-        answers = torch.from_numpy((logits > 0).astype(np.int64))
-        labels = torch.from_numpy((y > 0).astype(np.int64))
+        answers, labels = (torch.from_numpy((numbers > 0).astype(np.int64)) for numbers in (logits, y))
         return float(functions.multilabel_f1_score(answers, labels, num_labels=y.shape[1], average=average))
-    classes = torch.from_numpy(logits.argmax(axis=1))
-    return float(
-        functions.multiclass_f1_score(classes, torch.from_numpy(y), num_classes=logits.shape[1], average=average)
-    )
+    classes, labels = torch.from_numpy(logits.argmax(axis=1)), torch.from_numpy(y)
+    return float(functions.multiclass_f1_score(classes, labels, num_classes=logits.shape[1], average=average))

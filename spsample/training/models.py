@@ -144,8 +144,12 @@ def stack(
     config
         Width, dropout, residual connections and layer norm.
     """
-    build = _residual_stack if config.residual else _plain_stack
-    return build(make_conv, in_dim, out_dim, num_layers, config)
+    if config.residual:
+        return _residual_stack(make_conv, in_dim, out_dim, num_layers, config)
+    dims = [in_dim, *[config.hidden] * (num_layers - 1), out_dim]
+    after = [*(_activation(config) for _ in range(num_layers - 1)), Rowwise()]
+    convs = [_PlainLayer(make_conv(dims[i], dims[i + 1]), last) for i, last in enumerate(after)]
+    return GNN(Rowwise(VertexDropout(config.dropout)), convs, nn.Identity())
 
 
 class _PlainLayer(nn.Module):
@@ -179,15 +183,6 @@ def _norm(dim: int, config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(dim) if config.layer_norm else nn.Identity()
 
 
-def _plain_stack(
-    make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
-) -> GNN:
-    dims = [in_dim, *[config.hidden] * (num_layers - 1), out_dim]
-    after = [*(_activation(config) for _ in range(num_layers - 1)), Rowwise()]
-    convs = [_PlainLayer(make_conv(dims[i], dims[i + 1]), last) for i, last in enumerate(after)]
-    return GNN(Rowwise(VertexDropout(config.dropout)), convs, nn.Identity())
-
-
 def _activation(config: ModelConfig) -> Rowwise:
     """Return the module between two convolutions: norm, ReLU, dropout."""
     return Rowwise(_norm(config.hidden, config), RectifiedDropout(config.dropout))
@@ -212,11 +207,8 @@ def _precomputed(make: Architecture, in_dim: int, out_dim: int, num_layers: int,
     ``W_self`` and ``W_neigh``, of "gcn" for GCN.
     """
     if config.residual:
-        raise InputError(
-            argument="residual",
-            given="True with a precomputed first layer",
-            expected="False: a residual model aggregates what its encoder has made of the features",
-        )
+        expected = "False: a residual model aggregates what its encoder has made of the features"
+        raise InputError(argument="residual", given="True with a precomputed first layer", expected=expected)
     first = Rowwise(VertexDropout(config.dropout), nn.Linear(in_dim, config.hidden), *_activation(config))
     rest = make(config.hidden, out_dim, num_layers, config)
     return GNN(first, list(rest.convs), rest.decoder)

@@ -12,52 +12,33 @@ from torch.optim import lr_scheduler
 from spsample.errors import InputError
 from spsample.settings.training import TrainConfig
 
-
-def _adam(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
-
-
-def _adamw(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
-
-
-def _sgd(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.SGD(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, momentum=config.momentum
-    )
-
-
-OPTIMIZERS: dict[str, Callable[[Any, Any], torch.optim.Optimizer]] = {"adam": _adam, "adamw": _adamw, "sgd": _sgd}
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], tuple[str, ...]]] = {
+    "adam": (torch.optim.Adam, ()),
+    "adamw": (torch.optim.AdamW, ()),
+    "sgd": (torch.optim.SGD, ("momentum",)),
+}
+"""torch's optimizers, and the settings that each has of its own."""
 
 
 def make_optimizer(parameters: Iterable[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
     """Return the optimizer that ``config.optimizer`` names."""
-    return OPTIMIZERS[config.optimizer](list(parameters), config)
+    kind, names = OPTIMIZERS[config.optimizer]
+    options: dict[str, Any] = {name: getattr(config, name) for name in names}
+    options |= {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    return kind(list(parameters), **options)
 
 
-def _constant(optimizer: torch.optim.Optimizer, config: TrainConfig) -> Any:
-    return lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=0)
-
-
-def _cosine(optimizer: torch.optim.Optimizer, config: TrainConfig) -> Any:
-    return lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(1, config.epochs - config.warmup_epochs))
-
-
-def _step(optimizer: torch.optim.Optimizer, config: TrainConfig) -> Any:
-    return lr_scheduler.StepLR(optimizer, step_size=config.decay_every, gamma=config.decay_factor)
-
-
-def _plateau(optimizer: torch.optim.Optimizer, config: TrainConfig) -> Any:
-    return lr_scheduler.ReduceLROnPlateau(
+SCHEDULES: dict[str, Callable[[torch.optim.Optimizer, TrainConfig], Any]] = {
+    "constant": lambda optimizer, _: lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=0),
+    "cosine": lambda optimizer, config: lr_scheduler.CosineAnnealingLR(
+        optimizer, T_max=max(1, config.epochs - config.warmup_epochs)
+    ),
+    "step": lambda optimizer, config: lr_scheduler.StepLR(
+        optimizer, step_size=config.decay_every, gamma=config.decay_factor
+    ),
+    "plateau": lambda optimizer, config: lr_scheduler.ReduceLROnPlateau(
         optimizer, mode="max", factor=config.decay_factor, patience=config.decay_every - 1, threshold=0.0
-    )
-
-
-SCHEDULES: dict[str, Callable[[torch.optim.Optimizer, Any], Any]] = {
-    "constant": _constant,
-    "cosine": _cosine,
-    "step": _step,
-    "plateau": _plateau,
+    ),
 }
 
 _ENDING = ("cosine",)
@@ -125,15 +106,12 @@ class Schedule:
         with warnings.catch_warnings():
             # a run resumed at the end of an epoch takes no step before this in its process
             warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
-            self._advance(val)
-
-    def _advance(self, val: float | None) -> None:
-        if self._epoch <= self._warmup_epochs:
-            self._warmup.step()
-        elif not isinstance(self._main, lr_scheduler.ReduceLROnPlateau):
-            self._main.step()
-        elif val is not None:
-            self._main.step(val)
+            if self._epoch <= self._warmup_epochs:
+                self._warmup.step()
+            elif not isinstance(self._main, lr_scheduler.ReduceLROnPlateau):
+                self._main.step()
+            elif val is not None:
+                self._main.step(val)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, as plain values."""

@@ -34,7 +34,7 @@ def plot_curves(results: Sequence[TrainResult], path: str | Path) -> None:
         If matplotlib is not installed.
     """
     path = _checked(results, path)
-    figure, axes = _figure(1, 2, (9.0, 3.4))
+    figure, axes = _figure(2, (9.0, 3.4))
     first = results[0]
     metric = METRIC_NAMES.get(first.metric, first.metric)
     losses = [[(r.epoch + 1, r.loss) for r in result.history] for result in results]
@@ -60,7 +60,7 @@ def plot_phases(results: Sequence[TrainResult], path: str | Path) -> None:
     spent = work_seconds(total_seconds(results))
     phases, seconds = list(spent), np.array(list(spent.values()))
     total = max(float(seconds.sum()), 1e-12)
-    figure, axis = _figure(1, 1, (6.4, 0.9 + 0.42 * len(phases)))
+    figure, axis = _figure(1, (6.4, 0.9 + 0.42 * len(phases)))
     axis.barh(phases[::-1], seconds[::-1], color=_BLUE, height=0.6)
     for position, value in enumerate(seconds[::-1]):
         label = f" {value:.2f} s, {100 * value / total:.1f} %"
@@ -95,7 +95,7 @@ def _lines(axis: Any, curves: Sequence[Sequence[tuple[int, float]]], color: str)
     axis.legend(frameon=False, loc="best")
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
+def _figure(columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
     require_module("matplotlib.figure", needed_for="plots", extra="plot")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns)
+    axes = figure.subplots(1, columns)
     for axis in np.atleast_1d(axes):
         axis.grid(visible=True, color="#e2e8f0", linewidth=0.8)
         axis.set_axisbelow(True)

@@ -20,14 +20,6 @@ class Best:
     weights: dict[str, Tensor] = field(default_factory=dict)
     age: int = 0
 
-    def consider(self, epoch: int, val: float, model: nn.Module) -> None:
-        """Keep the model's weights if ``val`` is better than ever."""
-        if val > self.val:
-            self.epoch, self.val, self.age = epoch, val, 0
-            self.weights = copy.deepcopy(model.state_dict())
-        else:
-            self.age += 1
-
     def is_older_than(self, patience: int | None) -> bool:
         """Return whether patience has run out."""
         return patience is not None and self.age >= patience
@@ -73,8 +65,11 @@ class Progress:
 
     def consider(self, epoch: int, val: float, model: nn.Module, *, in_turn: bool) -> None:
         """Keep the model's weights if ``val`` is better than ever."""
-        self.before_last = None if in_turn else copy.copy(self.best)
-        self.best.consider(epoch, val, model)
+        self.before_last = None if in_turn else self.best
+        if val > self.best.val:
+            self.best = Best(epoch, val, copy.deepcopy(model.state_dict()))
+        else:
+            self.best = replace(self.best, age=self.best.age + 1)
 
     def reopen(self) -> None:
         """Forget that the last epoch was evaluated because it was the last one."""
@@ -91,10 +86,7 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything, as plain values and tensors."""
-        fields = {name: getattr(self, name) for name in ("epoch", "step", "next_batch", "loss_sum", "num_seeds")}
-        before = None if self.before_last is None else dict(vars(self.before_last))
-        history = [asdict(record) for record in self.history]
-        return {**fields, "history": history, "best": dict(vars(self.best)), "before_last": before}
+        return asdict(self)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Progress:

@@ -18,7 +18,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
@@ -73,10 +72,8 @@ class RunFolder:
             If there are files in it.
         """
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            hint = f"Give another folder, or go on with that run: --resume {self.path}"
-            raise InputError(
-                argument="--out", given=f"{str(self.path)!r}, which exists", expected="a new folder", hint=hint
-            )
+            given, hint = f"{str(self.path)!r}, which exists", "Give another folder, or go on with that run: --resume "
+            raise InputError(argument="--out", given=given, expected="a new folder", hint=f"{hint}{self.path}")
         self._make()
 
     def below(self, name: str) -> RunFolder:
@@ -139,7 +136,8 @@ class RunFolder:
             if writes:
                 self._make()
                 trainer.callbacks += self._callbacks(recording)
-        state = broadcast_object(trainer.comm, self._state)
+        path = self._checkpoint
+        state = broadcast_object(trainer.comm, lambda: read_checkpoint(path) if path.is_file() else None)
         if state is not None:
             with collective(trainer.comm):
                 trainer.load_state_dict(state)
@@ -148,10 +146,6 @@ class RunFolder:
             if writes:
                 self.finish([result])
         return result
-
-    def _state(self) -> dict[str, Any] | None:
-        """Return the state in the checkpoint; None without one."""
-        return read_checkpoint(self._checkpoint) if self._checkpoint.is_file() else None
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,21 +20,20 @@ from spsample.features import CacheCounts, FeatureSource, FeatureStore
 from spsample.nn.blocks import BlockMaker, aggregation_for
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines import TrainingSetup, first_ranks_model, pipeline_for
-from spsample.pipelines.generator import RunGenerator
+from spsample.pipelines.process import RunGenerator, keep_memory, torch_threads
 from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import ModelConfig, TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
 from spsample.training.callbacks import Callback, by_name, call_all
-from spsample.training.evaluator import Evaluator, divergence
+from spsample.training.checkpoint import check_state, reading_state
+from spsample.training.evaluation import Evaluator, divergence
 from spsample.training.metrics import METRICS
-from spsample.training.models import build_model
+from spsample.training.models import GNN, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
-from spsample.training.process import keep_memory, torch_threads
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.states import check_state, reading_state
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -115,7 +114,9 @@ class Trainer:
         self.callbacks = list(callbacks)
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.phases = Phases(("training", "evaluation"), timeline)
-        features, blocks = _feature_source(dataset), BlockMaker(dataset.graph, sampler)
+        x: Any = dataset.require_training_data()
+        features = x if isinstance(x, FeatureSource) else FeatureStore(x)
+        blocks = BlockMaker(dataset.graph, sampler)
         setup = TrainingSetup(dataset, features, self.graph, sampler, config, blocks, self.phases, parts)
         self.evaluator = Evaluator(setup)
         self.pipeline = pipeline_for(setup)
@@ -123,7 +124,11 @@ class Trainer:
         self.loader = self.pipeline.loader
         self._generator = RunGenerator(config.random_seed, self.pipeline.devices.model)
         size = features.dim, dataset.num_outputs, len(sampler.sizes)
-        drawn = self._generator.drawing(lambda: build_model(*size, model))
+
+        def drawn() -> GNN:
+            with self._generator.in_use():
+                return build_model(*size, model)
+
         self.model = first_ranks_model(self.comm, drawn).to(self.pipeline.devices.model)
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.pipeline.attach(self.model, self.optimizer)
@@ -131,13 +136,14 @@ class Trainer:
         self.progress = Progress()
         self._last_weights: dict[str, torch.Tensor] | None = None  # once it is over
         self.settings = _decisive_settings(setup, model) | self.pipeline.decisive
-        self._resumed = _Totals({}, None)
+        self._seconds_before: dict[str, float] = {}  # of the run that this one was resumed from
+        self._counts_before = np.zeros(len(CacheCounts._fields), np.int64)
 
     @property
     def seconds(self) -> dict[str, float]:
         """Time per phase so far, with that of the run it was resumed from."""
         now = {**self.loader.seconds, **self.phases.seconds}
-        before = self._resumed.seconds
+        before = self._seconds_before
         return {phase: before.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **before}}
 
     @property
@@ -149,9 +155,7 @@ class Trainer:
     def cache_counts(self) -> CacheCounts | None:
         """Counts of cached features so far, with those of the run it was resumed from; None where none are cached."""
         now: CacheCounts | None = self.loader.cache_counts
-        if now is None or self._resumed.cache_counts is None:
-            return now
-        return CacheCounts(*(before + more for before, more in zip(self._resumed.cache_counts, now, strict=True)))
+        return None if now is None else CacheCounts(*np.add(now, self._counts_before).tolist())
 
     def close(self) -> None:
         """Close the loader, and free the communicators that were made for training; collective, and the last call."""
@@ -176,7 +180,7 @@ class Trainer:
                     while not self.is_over:
                         self._epoch()
                 finally:
-                    self._generator.keep()
+                    self._generator.kept = self._generator.state
             self._take_best()
             result = _result(self)
             call_all(self, "on_end", result)
@@ -248,10 +252,12 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         if state["rng"] is not None:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
-        self._generator.state = state["rng"]
-        counts = state.get("cache_counts")
-        self._resumed = _Totals(dict(state["seconds"]), None if counts is None else CacheCounts(*counts))
-        self.phases.clear()
+        self._generator.kept = state["rng"]
+        counts = CacheCounts(*(state.get("cache_counts") or self._counts_before * 0))
+        self._counts_before = np.subtract(counts, self.loader.cache_counts or 0)  # of what was trained here before
+        self._seconds_before = dict(state["seconds"])
+        for phases in (self.loader.phases, self.phases):
+            phases.clear()
         for name, callback in by_name(self.callbacks).items():
             callback.load_state_dict(state["callbacks"].get(name, {}))
         if self.is_over:
@@ -276,13 +282,6 @@ class Trainer:
         self.schedule.epoch_over(val if in_turn else None)
         progress.close_epoch(record)
         call_all(self, "on_epoch", record)
-
-
-class _Totals(NamedTuple):
-    """Seconds and counts of the run that this one was resumed from."""
-
-    seconds: dict[str, float]
-    cache_counts: CacheCounts | None
 
 
 def _result(trainer: Trainer) -> TrainResult:
@@ -321,7 +320,10 @@ def _check_arguments(
     dataset: Dataset, sampler: Sampler, model: ModelConfig, config: TrainConfig, callbacks: Sequence[Callback]
 ) -> None:
     require_type("dataset", dataset, Dataset, "a data set")
-    _check_sampler(sampler)
+    require_sampler(sampler)
+    if not sampler.include_targets:
+        hint = "The models add each target's own features to its neighbours'."
+        raise InputError(argument="sampler", given=repr(sampler), expected="include_targets=True", hint=hint)
     require_reach(dataset, sampler)
     require_type("model", model, ModelConfig, "a ModelConfig")
     require_type("config", config, TrainConfig, "a TrainConfig")
@@ -330,22 +332,6 @@ def _check_arguments(
         require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
     require_choice("metric", dataset.metric, sorted(METRICS))
     require_graph(dataset.graph)
-
-
-def _check_sampler(sampler: Sampler) -> None:
-    require_sampler(sampler)
-    if not sampler.include_targets:
-        raise InputError(
-            argument="sampler",
-            given=repr(sampler),
-            expected="include_targets=True",
-            hint="The models add each target's own features to its neighbours'.",
-        )
-
-
-def _feature_source(dataset: Dataset) -> FeatureSource:
-    x: Any = dataset.require_training_data()
-    return x if isinstance(x, FeatureSource) else FeatureStore(x)
 
 
 def _kind(config: TrainConfig) -> str:

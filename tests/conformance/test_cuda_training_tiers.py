@@ -51,10 +51,11 @@ def test_features_on_a_disk_behind_a_device(emulated, tmp_path, budget, fetch):
         assert budget == "auto" or features.nbytes <= 4096
 
 
-def test_rows_by_their_next_use_are_kept_on_the_host(emulated):
+@pytest.mark.parametrize("is_array", [False, True])
+def test_rows_by_their_next_use_are_kept_on_the_host(emulated, is_array):
     data = data_of()
     settings = {"cache_budget": "20KiB", "cache_replacement": "lookahead"}
-    features, losses, _ = trained(replace(data, x=FeatureStore(data.x)), **settings)
+    features, losses, _ = trained(data if is_array else replace(data, x=FeatureStore(data.x)), **settings)
     assert isinstance(features, CachedFeatures)
     assert losses == trained(data_of())[1]
 

@@ -20,8 +20,8 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.distributed.cooperative import owners_of, share_out
 from spsample.errors import InputError, SpSampleError
+from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey, MaskedRows, VertexDropout
-from spsample.nn.exchange import require_exchanged
 from spsample.pipelines import CooperativeGradients
 from spsample.training import BlockMaker, ModelConfig, TrainConfig, Trainer, build_model
 

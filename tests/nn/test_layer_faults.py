@@ -85,8 +85,8 @@ def test_loops_are_missing(monkeypatch):
 
 
 def test_means_by_the_counts_of_other_vertices(monkeypatch):
-    right = trimming.Trimmed.by_edge
-    monkeypatch.setattr(trimming.Trimmed, "by_edge", lambda self, of_targets: right(self, of_targets.roll(1)))
+    right = trimming.Trimmed.shares
+    monkeypatch.setattr(trimming.Trimmed, "shares", lambda self, dtype: right(self, dtype).roll(1))
     assert is_found(SAGE)
 
 

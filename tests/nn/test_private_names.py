@@ -39,7 +39,6 @@ def gradients(linear, x, weight, bias):
 def test_without_them(few_names):
     assert private.is_seen_by_a_mode()
     assert not private.is_untransformed(torch.ones(2))
-    assert not private.has_onednn_linear()
     given = [torch.randn(shape, requires_grad=True) for shape in ((40, 5), (3, 5), (3,))]
     torch.testing.assert_close(private.onednn_linear(*given), functional.linear(*given))
     torch.testing.assert_close(products.linear(*given), functional.linear(*given))

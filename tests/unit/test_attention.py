@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 
 from spsample import nn as fast
 from spsample.common.threads import compiled_core, kernel_threads
-from spsample.nn import attention
-from spsample.nn.attention import AttentionEntries, attention_weights, sum_by_head
+from spsample.nn import sums
+from spsample.nn.sums import AttentionEntries, attention_weights, sum_by_head
 from spsample.pyg import NeighborLoader
 
 needs_core = pytest.mark.skipif(compiled_core() is None, reason="needs the compiled core")
@@ -24,7 +24,7 @@ needs_core = pytest.mark.skipif(compiled_core() is None, reason="needs the compi
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of the operations."""
     if request.param == "torch":
-        monkeypatch.setattr(attention, "compiled_core", lambda: None)
+        monkeypatch.setattr(sums, "compiled_core", lambda: None)
     elif compiled_core() is None:
         pytest.skip("needs the compiled core")
     return str(request.param)
@@ -64,7 +64,7 @@ def test_the_core_computes_what_torch_does(monkeypatch: pytest.MonkeyPatch, head
         return [out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs)]
 
     ours = results()
-    monkeypatch.setattr(attention, "compiled_core", lambda: None)
+    monkeypatch.setattr(sums, "compiled_core", lambda: None)
     for one, other in zip(ours, results(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 

@@ -16,7 +16,7 @@ import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.features import FeatureStore  # noqa: E402
-from spsample.nn.blocks import mean_block, value_block, weighted_degrees  # noqa: E402
+from spsample.nn.blocks import mean_block, value_block  # noqa: E402
 from spsample.training import (  # noqa: E402
     Block,
     BlockGATConv,
@@ -114,13 +114,13 @@ def random_graph(weighted=False):
     return sp.Graph.from_edge_index(edges, num_nodes=40, edge_weight=weights), edges, weights
 
 
-def test_weighted_degrees():
+def test_sums_of_rows_are_weighted_degrees():
     edges = np.array([[1, 2, 2, 0], [0, 0, 1, 2]])
     plain = sp.Graph.from_edge_index(edges, num_nodes=3)
     weighted = sp.Graph.from_edge_index(edges, num_nodes=3, edge_weight=np.array([1.0, 3.0, 5.0, 2.0]))
-    assert weighted_degrees(plain).tolist() == [2, 1, 1]
-    assert weighted_degrees(weighted).tolist() == [4, 5, 2]
-    assert weighted_degrees(plain.normalized("row")).tolist() == [1, 1, 1]
+    assert plain.row_sums().tolist() == [2, 1, 1]
+    assert weighted.row_sums().tolist() == [4, 5, 2]
+    assert plain.normalized("row").row_sums().tolist() == [1, 1, 1]
 
 
 def test_a_block_without_degrees_says_so():

@@ -83,6 +83,15 @@ def test_counts_go_on_where_a_run_is_resumed():
     assert [record.loss for record in other.fit().history] == [record.loss for record in whole.history]
 
 
+def test_what_was_trained_before_a_state_is_loaded_does_not_count():
+    trainer = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB")
+    trainer.fit()
+    state = copy.deepcopy(trainer.state_dict())
+    trainer.load_state_dict(state)
+    assert trainer.seconds == state["seconds"]
+    assert list(trainer.cache_counts) == state["cache_counts"]
+
+
 @pytest.mark.parametrize("budget", ["auto", "1GiB"])
 def test_a_budget_for_all_rows(budget):
     result = train(sp.LADIES([64, 64]), cache_budget=budget).fit()
