@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from spsample.backends import get_backend
 from spsample.errors import InputError
 from spsample.features import CacheCounts
 from spsample.loading.local_order import Batches, ShuffledBatches
@@ -23,11 +25,28 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.copies import Copies
-    from spsample.loading.options import SamplingGroup
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class SamplingGroup:
+    """Options of loaders: order of the seeds, and sampling."""
+
+    shuffle: bool | Order = True
+    drop_last: bool = False
+    random_seed: int = 0
+    edge_ids: bool = False
+    backend: str | None = None
+
+    def __post_init__(self) -> None:
+        require_bool("drop_last", self.drop_last)
+        require_bool("edge_ids", self.edge_ids)
+        loaded = get_backend(self.backend)  # now: in a process forked while a thread loads it, it could never be loaded
+        if self.backend is not None:
+            object.__setattr__(self, "backend", loaded.name)
 
 
 class Loader:
@@ -191,6 +210,13 @@ class Loader:
         self._copies = copies
         self.phases = Phases(("sampling", "features", *copies.phases, "waiting"), timeline)
 
+    def _seeds_of(self, epoch: int, positions: NDArray[np.int64], first: int, end: int) -> NDArray[np.int64]:
+        """Return the seeds of the batches from ``first`` to ``end`` of an epoch, from the positions in its order.
+
+        All that is sampled is sampled for these: a loader of other seeds than vertices has its own here.
+        """
+        return self.seeds[positions[self._cut.places(first, end)]]
+
     @property
     def device(self) -> Any:
         """The ``torch.device`` to which batches are copied; None where they stay."""
@@ -223,7 +249,7 @@ class Loader:
         return sample_within(
             self.plan,
             graph,
-            self.seeds[positions[self._cut.places(first, end)]],
+            self._seeds_of(epoch, positions, first, end),
             self.sampler,
             batch_size=self.batch_size,
             random_seed=self.random_seed,

@@ -1,4 +1,4 @@
-"""The two ways in which features of batches are fetched: for each batch, or once for all batches of a bulk."""
+"""The two ways in which features of batches are fetched, by batch or by bulk; and hints of what is fetched next."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from spsample.planning.budget import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch
 
@@ -65,7 +66,11 @@ class PerBulk(PerBatch):
 
     def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
         """Return the vertices that any of them needs, ascending."""
-        return [_union([_on_host(minibatch.src_nodes) for minibatch in minibatches])]
+        parts = [_on_host(minibatch.src_nodes) for minibatch in minibatches]
+        is_there = np.zeros(max((int(ids.max()) + 1 for ids in parts if len(ids)), default=0), np.bool_)
+        for ids in parts:
+            is_there[ids] = True
+        return [np.flatnonzero(is_there)]
 
     def rows(
         self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
@@ -110,13 +115,107 @@ def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMe
     return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
 
 
-def _union(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
-    """Return the distinct ids, ascending. Takes a byte for each id up to the largest."""
-    is_there = np.zeros(max((int(ids.max()) + 1 for ids in parts if len(ids)), default=0), np.bool_)
-    for ids in parts:
-        is_there[ids] = True
-    return np.flatnonzero(is_there)
-
-
 def _on_host(vertices: Any) -> NDArray[Any]:
     return vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
+
+
+def known_ahead(
+    bulks: Iterator[Any],
+    features: FeatureSource | None,
+    calls_of: Callable[[Any], list[NDArray[Any]]],
+    ended: Callable[[Any], None],
+) -> Iterator[Any]:
+    """Yield the bulks of a pass, each once the features have hints for it and for the next one.
+
+    A bulk that opens the next pass is hinted and kept. Hints of a pass that is left are dropped. The first bulk is
+    hinted again where it was kept: another loader may have used the features since.
+
+    Parameters
+    ----------
+    bulks
+    features : FeatureSource or None
+    calls_of : function
+        Returns the calls of `gather` for a bulk.
+    ended : function
+        Called when a pass is over, with the first bulk of the next pass, for which the features have a hint; or None.
+    """
+    def tell(calls: list[NDArray[Any]] | None) -> None:
+        if features is not None:
+            features.prefetch_hint(calls)
+
+    is_over = False
+    tell(None)
+    try:
+        current = next(bulks, None)
+        if current is not None:
+            tell(calls_of(current))
+        while current is not None and not current.opens_next:
+            following = next(bulks, None)
+            tell([] if following is None else calls_of(following))
+            yield current
+            current = following
+            del following
+        next(bulks, None)  # ends the generator
+        ended(current)
+        is_over = True
+    finally:
+        if not is_over:
+            tell(None)
+
+
+class Start(NamedTuple):
+    """The start of a pass.
+
+    Attributes
+    ----------
+    kept : bulk or None
+        The first bulk of the epoch, which was sampled, and hinted, when the epoch before it ended.
+    goes_on : bool
+        True where the pass before was of the epoch before, and whole: then another will probably follow this one.
+    """
+
+    kept: Any
+    goes_on: bool
+
+
+class NextEpoch:
+    """The state that a loader keeps between two passes, on all ranks alike.
+
+    Examples
+    --------
+    >>> from spsample.comm import LocalCommunicator
+    >>> after = NextEpoch(LocalCommunicator())
+    >>> after.begin(epoch=4, first=0, drawn_by=(7,))
+    Start(kept=None, goes_on=False)
+    >>> after.end(4, None)
+    >>> after.begin(epoch=5, first=0, drawn_by=(7,))
+    Start(kept=None, goes_on=True)
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._ended: int | None = None
+        self._kept: Any = None
+        self._drawn_by: tuple[Any, ...] = ()
+
+    def begin(self, epoch: int, first: int, drawn_by: tuple[Any, ...]) -> Start:
+        """Return the start of an epoch's pass from batch `first` on; collective. A kept bulk is handed over or dropped.
+
+        `drawn_by` decides the samples beside the epoch: where it has changed, a kept bulk is of no use.
+        """
+        follows = first == 0 and self._ended == epoch - 1 and self._drawn_by == drawn_by
+        lacks = np.array([not follows, not follows or self._kept is None], np.int64)
+        if self._comm.size > 1:
+            lacks = self._comm.all_reduce(lacks, "max", phase="order")  # 1 where any rank has 1
+        start = Start(None if lacks[1] else self._kept, not lacks[0])
+        self.drop()
+        self._drawn_by = drawn_by
+        return start
+
+    def end(self, epoch: int, kept: Any) -> None:
+        """End a whole pass; `kept` is the first bulk of the next epoch, where one was sampled."""
+        self._ended, self._kept = epoch, kept
+
+    def drop(self) -> None:
+        """Keep nothing."""
+        self._ended = self._kept = None

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_bulk_size, require_int
+from spsample.common.checks import require_bulk_size, require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import score
 from spsample.features.scores import usual_score
-from spsample.loading.base import Loader
+from spsample.loading.base import Loader, SamplingGroup
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
-from spsample.loading.options import AheadGroup, FeatureGroup, RankGroup, SamplingGroup, refuse_removed
 from spsample.loading.order import Order, as_seeds
-from spsample.loading.passes import Collation, Pass, PassStages
-from spsample.loading.ranks import assignment_of
+from spsample.loading.passes import AheadGroup, Pass, PassStages
+from spsample.loading.ranks import Lockstep, assignment_of
 from spsample.planning.budget import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word
@@ -33,12 +32,14 @@ from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from spsample.loading.passes import CollateFn, SizeOf
     from spsample.loading.ranks import BatchAssignment
     from spsample.loading.views import DglLoader, PygLoader
-    from spsample.sampling import BulkSample, Sampler
+    from spsample.sampling import BulkSample, MiniBatch, Sampler
+
+CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
+SizeOf = Callable[[Any], "int | None"]
 
 
 class BulkLoader(Loader):
@@ -168,54 +169,57 @@ class BulkLoader(Loader):
         *,
         batch_size: int,
         bulk_size: int | str = AheadGroup.bulk_size,
-        memory_budget: int | str | None = AheadGroup.memory_budget,
+        memory_budget: int | str | None = None,
         prefetch: int = AheadGroup.prefetch,
-        features: Any = FeatureGroup.features,
-        labels: ArrayLike | None = FeatureGroup.labels,
-        edge_ids: bool = SamplingGroup.edge_ids,
-        shuffle: bool | Order = SamplingGroup.shuffle,
-        drop_last: bool = SamplingGroup.drop_last,
-        random_seed: int = SamplingGroup.random_seed,
-        backend: str | None = SamplingGroup.backend,
-        batches: str = RankGroup.batches,
-        parts: ArrayLike | None = RankGroup.parts,
-        fetch: str = FeatureGroup.fetch,
-        stage_threads: StageThreads | str | Sequence[int] | None = AheadGroup.stage_threads,
-        prefetch_budget: int | str | None = AheadGroup.prefetch_budget,
-        transform: Callable[[Any], Any] | None = FeatureGroup.transform,
-        device: Any = FeatureGroup.device,
-        timeline: Timeline | None = AheadGroup.timeline,
-        **removed: NoReturn,
+        features: Any = None,
+        labels: ArrayLike | None = None,
+        edge_ids: bool = False,
+        shuffle: bool | Order = True,
+        drop_last: bool = False,
+        random_seed: int = 0,
+        backend: str | None = None,
+        batches: str = "shuffled",
+        parts: ArrayLike | None = None,
+        fetch: str = "batch",
+        stage_threads: StageThreads | str | Sequence[int] | None = None,
+        prefetch_budget: int | str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        device: Any = None,
+        timeline: Timeline | None = None,
     ) -> None:
-        refuse_removed("BulkLoader", removed)
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
             self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
-            wanted = FeatureGroup(features, labels, fetch, transform, device)
-            ranks = RankGroup(batches, parts)
-            cut = batches_of(ranks.batches, ranks.parts, graph, ids, batch_size, drop_last)
+            require_choice("fetch", fetch, tuple(FETCHES))
+            if not (transform is None or callable(transform)):
+                given, expected = short(transform), "a function of a batch, or None"
+                raise DTypeError(argument="transform", given=given, expected=expected)
+            cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
-            self.collate = Collate(wanted.features, wanted.labels, self.graph, self._ranking)
-            copies = copies_to(wanted.device, from_host=not samples_on_device(self.graph, self.backend))
+            self.collate = Collate(features, labels, self.graph, self._ranking)
+            copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
             self._deliver_by(copies, timeline)
-            self._require_features_of_ranks()
-            assignment = assignment_of(ranks.batches, ranks.parts, graph, sampler)
-        self._transform = wanted.transform
-        self._require_same(wanted.fetch, assignment.identity)
-        is_hinted = self._any_rank(self.features is not None and self.features.looks_ahead)
+            ranks = comm_of(self.features).size
+            if self.comm.size > 1 and ranks not in (1, self.comm.size):
+                given, expected = f"features on {ranks} ranks", f"on those of the graph: {self.comm.size}"
+                raise InputError(argument="features", given=given, expected=expected)
+            assignment = assignment_of(batches, parts, graph, sampler)
+        self._transform = transform
+        self._require_same(fetch, assignment.identity)
+        is_hinted = self.features is not None and self.features.looks_ahead
+        if self.comm.size > 1 and self.features is not None:
+            is_hinted = bool(self.comm.all_reduce(np.array([is_hinted], np.int64), "max", phase="set-up")[0])
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
-                *self._workload(wanted.fetch, assignment, is_hinted),
+                *self._workload(fetch, assignment, is_hinted),
                 num_batches=self.num_batches,
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
             )
-        self._stages = PassStages(
-            graph, self.features, self.ahead, FETCHES[wanted.fetch], assignment, looks_ahead=is_hinted
-        )
+        self._stages = PassStages(self, graph, FETCHES[fetch], assignment, looks_ahead=is_hinted)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -294,7 +298,7 @@ class BulkLoader(Loader):
         """
         self._require_open()
         first = require_int("first", first, minimum=0, maximum=self.num_batches)
-        for bulk in Pass(self, self._stages, require_word("epoch", epoch), self.bulk_size).bulks(first):
+        for bulk in Pass(self, require_word("epoch", epoch)).bulks(first, 1, Lockstep()):
             yield bulk.bulk
 
     def close(self) -> None:
@@ -315,33 +319,25 @@ class BulkLoader(Loader):
         a batch: small ones are handed over several at a time.
         """
         self._require_open()
-        collation = Collation(collate, size_of, self._transform)
-        yield from self._one_pass(
-            lambda epoch, first: Pass(self, self._stages, epoch, self.bulk_size).batches(first, collation), advance
-        )
+
+        def make(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> tuple[Any, int | None]:
+            batch = collate(minibatch, positions, x)
+            if self._transform is not None:
+                return self._transform(batch), None
+            return batch, None if size_of is None else size_of(batch)
+
+        yield from self._one_pass(lambda epoch, first: Pass(self, epoch).batches(first, make), advance)
 
     def _require_same(self, fetch: str, ranks: str) -> None:
         """Refuse ranks that were given different arguments; collective."""
+        if self.comm.size == 1:
+            return
         ahead, cut = self.ahead, self._cut.identity()
-        order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
         require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=ahead.prefetch)
         budgets = {"memory_budget": ahead.memory_budget is None, "stage_threads": ahead.stage_threads is None}
+        order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
         require_same(self.comm, bulk_size=ahead.bulk_size, fetch=fetch, ranks=ranks, **budgets, **order)
-        if self.comm.size > 1:
-            require_same(self.comm, **self.collate.contents(self.seeds))
-
-    def _any_rank(self, here: bool) -> bool:
-        """Return whether it is true on any rank; collective."""
-        if self.comm.size == 1 or self.features is None:
-            return here
-        return bool(self.comm.all_reduce(np.array([here], np.int64), "max", phase="set-up")[0])
-
-    def _require_features_of_ranks(self) -> None:
-        """Refuse features of other ranks than the graph's."""
-        ranks = comm_of(self.features)
-        if self.comm.size > 1 and ranks.size not in (1, self.comm.size):
-            given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
-            raise InputError(argument="features", given=given, expected=expected)
+        require_same(self.comm, **self.collate.contents(self.seeds))
 
     @property
     def _ranking(self) -> Callable[[], Any] | None:

@@ -212,7 +212,7 @@ class Lockstep(Generic[T]):
     Parameters
     ----------
     comm
-        The ranks; used by the thread that runs this one alone.
+        The ranks; used by the thread that runs this one alone. None: there is nobody to wait for.
     failures
         Errors of this rank, the first one first: in this generator, or in another one of the same pass.
     timed
@@ -221,20 +221,19 @@ class Lockstep(Generic[T]):
 
     def __init__(
         self,
-        comm: Communicator,
-        failures: Sequence[Exception],
+        comm: Communicator | None = None,
+        failures: Sequence[Exception] = (),
         timed: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._comm = comm
-        self._timed = timed
-        self._failures = failures
+        self.comm: Any = comm
+        self._failures, self._timed = failures, timed
         self._generator: Generator[T, None, None] | None = None
-        self._is_over = False
+        self._is_over = comm is None
 
-    def over(self, generator: Generator[T, None, None]) -> Lockstep[T]:
-        """Set the generator, which calls `synchronize`; return itself."""
+    def over(self, generator: Generator[T, None, None]) -> Lockstep[T] | Generator[T, None, None]:
+        """Set the generator, which calls `synchronize`; return its items."""
         self._generator = generator
-        return self
+        return generator if self.comm is None else self
 
     def synchronize(self) -> None:
         """Wait until all ranks are here.
@@ -244,6 +243,8 @@ class Lockstep(Generic[T]):
         SpSampleError
             The error of another rank, or that it left.
         """
+        if self.comm is None:
+            return
         try:
             with self._timed():
                 self._agree(None)
@@ -272,11 +273,11 @@ class Lockstep(Generic[T]):
         if self._is_over:
             return
         self._is_over = True
-        left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
+        left = RankError(self.comm.rank, "it left the loop over the batches, which all ranks go through together")
         with suppress(SpSampleError):  # raised by ranks that go on
             self._agree(self._failures[0] if self._failures else left)
 
     def _agree(self, failure: Exception | None) -> None:
-        with collective(self._comm, call="the next batches of a loader"):
+        with collective(self.comm, call="the next batches of a loader"):
             if failure is not None:
                 raise failure

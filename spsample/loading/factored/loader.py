@@ -13,12 +13,11 @@ from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import count, format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource
-from spsample.loading.base import Loader
+from spsample.loading.base import Loader, SamplingGroup
 from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.copies import COPIES, copies_to
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
-from spsample.loading.options import SamplingGroup
 from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.ranks import duplicated
 from spsample.planning.budget import Buffers, largest_fitting
