@@ -15,6 +15,7 @@ from spsample.loading.order import Delivered, Order, checked_place
 from spsample.planning.bulk_sampling import sample_within
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 from spsample.timeline import Phases
 
@@ -205,6 +206,20 @@ class Loader:
             "drop_last": self.drop_last,
             **self._cut.identity(),
         }
+
+    def _workload_of(self, graph: BaseGraph) -> Workload:
+        """Return the batches of an epoch, for the plan."""
+        bounds = self._cut.bounds(0, self.num_batches)
+        return Workload(
+            graph=graph,
+            seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
+            batch_ptr=bounds,
+            sampler=self.sampler,
+            batch_size=self.batch_size,
+            edge_ids=self.edge_ids,
+            backend=self.backend,
+            shuffle=self.shuffle,
+        )
 
     def _deliver_by(self, copies: Copies, timeline: Timeline | None) -> None:
         self._copies = copies

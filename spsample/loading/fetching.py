@@ -139,6 +139,7 @@ def known_ahead(
     ended : function
         Called when a pass is over, with the first bulk of the next pass, for which the features have a hint; or None.
     """
+
     def tell(calls: list[NDArray[Any]] | None) -> None:
         if features is not None:
             features.prefetch_hint(calls)

@@ -27,7 +27,6 @@ from spsample.loading.ranks import Lockstep, assignment_of
 from spsample.planning.budget import Buffers
 from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word
-from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
@@ -193,8 +192,9 @@ class BulkLoader(Loader):
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
             self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
             require_choice("fetch", fetch, tuple(FETCHES))
-            if not (transform is None or callable(transform)):
-                given, expected = short(transform), "a function of a batch, or None"
+            function: Any = transform
+            if function is not None and not callable(function):
+                given, expected = short(function), "a function of a batch, or None"
                 raise DTypeError(argument="transform", given=given, expected=expected)
             cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
@@ -214,7 +214,8 @@ class BulkLoader(Loader):
             is_hinted = bool(self.comm.all_reduce(np.array([is_hinted], np.int64), "max", phase="set-up")[0])
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
-                *self._workload(fetch, assignment, is_hinted),
+                self._workload_of(self.graph),
+                self._buffers(fetch, assignment, is_hinted),
                 num_batches=self.num_batches,
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
@@ -348,28 +349,16 @@ class BulkLoader(Loader):
         name = usual_score(host, self.sampler)
         return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
-    def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> tuple[Workload, Buffers]:
-        """Return the batches of an epoch, and the buffers beside a bulk, for the plan."""
+    def _buffers(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> Buffers:
+        """Return the buffers beside a bulk, for the plan."""
         features = self.features
-        bounds = self._cut.bounds(0, self.num_batches)
-        workload = Workload(
-            graph=self.graph,
-            seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
-            batch_ptr=bounds,
-            sampler=self.sampler,
-            batch_size=self.batch_size,
-            edge_ids=self.edge_ids,
-            backend=self.backend,
-            shuffle=self.shuffle,
-        )
-        buffers = Buffers(
+        return Buffers(
             prefetch=self.ahead.prefetch,
             feature_batches=0 if features is None else FEATURE_BATCHES + self._copies.batches,
             feature_bytes=0 if features is None else 4 * features.dim,
             ahead=features_ahead(features, fetch, is_hinted),
             share=None if assignment.gives_whole_batches else partial(assignment.of_rank, comm=self.comm),
         )
-        return workload, buffers
 
 
 def _bytes_of(batch: Batch) -> int:

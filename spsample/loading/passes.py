@@ -215,9 +215,7 @@ class Pass:
                 yield self._copies.received(item)
                 del item
 
-    def _prefetchers(
-        self, chain: StageChain, first: int, make: Make
-    ) -> tuple[Prefetcher[RankBulk], Prefetcher[Chunk]]:
+    def _prefetchers(self, chain: StageChain, first: int, make: Make) -> tuple[Prefetcher[RankBulk], Prefetcher[Chunk]]:
         """Start threads that sample bulks and make batches; on several ranks each works in step with its peers."""
         stages, phases, ahead = self._stages, self._phases, self._loader.ahead
         duplicates = stages.duplicates

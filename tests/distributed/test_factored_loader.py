@@ -393,17 +393,15 @@ def test_a_pass_begins_while_another_one_is_held():
 @pytest.mark.parametrize(("samplers", "batch"), [(1, 0), (1, 9), (2, 4)])
 def test_a_sampler_that_fails(samplers, batch, monkeypatch):
     """The rank of that batch's bulk; the loader is usable afterwards."""
-    from spsample.loading.factored import loader as module
+    original = sp.FactoredLoader._sampled
 
-    original = module.EpochWork.sampled
-
-    def sampled(self, first, end):
-        for minibatch in original(self, first, end):
-            if minibatch.batch_id == batch and self._epoch == 0:
+    def sampled(self, epoch, positions, first, end):
+        for minibatch in original(self, epoch, positions, first, end):
+            if minibatch.batch_id == batch and epoch == 0:
                 raise MemoryError("no room")
             yield minibatch
 
-    monkeypatch.setattr(module.EpochWork, "sampled", sampled)
+    monkeypatch.setattr(sp.FactoredLoader, "_sampled", sampled)
     expected = alone(2)[1]
     shares = Roles(4, samplers).shares(0, 17, 3)
     rank = next(sampler for sampler, begin, end in shares if begin <= batch < end)
