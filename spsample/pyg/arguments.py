@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import BatchSampler
 from torch_geometric.data import Data
 
 from spsample.common.checks import check_range, require_int, require_type, short
@@ -19,7 +20,7 @@ from spsample.loading.order import Order, as_seeds
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 
-_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "dataset", "collate_fn")
+_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler", "dataset", "collate_fn")
 """Arguments of torch's loader that are used; PyG's replaces the last two by its own without a word."""
 
 _NO_TIME = "Sampling by time is not there: remove edges that are too late from the data before."
@@ -31,7 +32,6 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "neighbor_sampler": (None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
     "directed": (True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
     "custom_cls": (None, "Batches have the class of data."),
-    "batch_sampler": (None, "Give its sampler=, batch_size= and drop_last=; loader(positions) makes a batch of any."),
 }
 """Arguments of which only the default is taken, with it and what to do instead."""
 
@@ -147,6 +147,12 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         expected = "arguments of torch_geometric.loader.NeighborLoader, or of spsample.BulkLoader"
         raise DTypeError(argument=min(unknown), given="an argument of that name", expected=expected)
+    batches = options.get("batch_sampler")
+    has_parts = all(hasattr(batches, name) for name in ("sampler", "batch_size", "drop_last"))
+    is_own = isinstance(batches, BatchSampler) and type(batches).__iter__ is not BatchSampler.__iter__
+    if batches is not None and (is_own or not has_parts):
+        expected = "torch's BatchSampler: batches of one size, or loader(positions) for each batch of your own"
+        raise InputError(argument="batch_sampler", given=short(batches), expected=expected)
     needless: dict[str, list[str]] = {}
     for name, (default, instead) in {**_REFUSED, **_NEEDLESS}.items():
         value = options.get(name, default)

@@ -78,7 +78,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``. ``num_workers``,
         ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like have no effect but a warning.
         ``sampler`` (``DistributedSampler``, ``WeightedRandomSampler``, one's own) gives the positions among
-        ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. ``batch_sampler`` is refused.
+        ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. Of ``batch_sampler`` torch's
+        ``BatchSampler`` is taken.
 
     Attributes
     ----------
@@ -157,7 +158,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.trim, self.random_seed, self.backend = require_bool("trim", trim), random_seed, backend
         self.bulk_size, self.memory_budget, self.prefetch = bulk_size, memory_budget, prefetch
         self._attributes = Attributes(self.graph)
-        sampler = options.get("sampler")
+        batches = options.get("batch_sampler")
+        sampler = options.get("sampler") if batches is None else batches.sampler
         order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, len(self.dataset))
         # each rank of a DistributedSampler draws its own, unless a random seed was given
         self._rank = order.rank if random_seed is None and isinstance(order, SamplerOrder) else 0
@@ -165,13 +167,13 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             self.graph,
             self.input_data.node.numpy(),
             node_sampler.sampler,
-            batch_size=options.get("batch_size", 1),
+            batch_size=options.get("batch_size", 1) if batches is None else batches.batch_size,
             bulk_size=bulk_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
             edge_ids=True,
             shuffle=order,
-            drop_last=self.drop_last,
+            drop_last=self.drop_last if batches is None else batches.drop_last,
             random_seed=(node_sampler.random_seed + self._rank) % 2**64,
             backend=backend,
         )

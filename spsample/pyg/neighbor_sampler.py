@@ -160,9 +160,7 @@ class SharedGraphs:
     """
 
     def __init__(self) -> None:
-        self._made: Any = (
-            WeakTensorKeyDictionary()
-        )  # by weights, or else edges: what the last graph is of
+        self._made: Any = WeakTensorKeyDictionary()  # by weights, or else edges: what the last graph is of
 
     def of(self, data: Data, weight_attr: str | None = None) -> Graph:
         """The graph of the edges and weights that data have now; errors as of `Graph.from_pyg`."""

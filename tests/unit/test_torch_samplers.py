@@ -12,8 +12,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch.utils.data import (  # noqa: E402
+    BatchSampler,
     DistributedSampler,
     RandomSampler,
+    SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
@@ -223,6 +225,12 @@ SHARED = {
     "without replacement": lambda rank: {
         "sampler": Shared(seeded(lambda g: WeightedRandomSampler([1.0] * 20, 20, False, generator=g)), rank)
     },
+    "in batches": lambda rank: {
+        "batch_size": 1,
+        "batch_sampler": BatchSampler(
+            Shared(seeded(lambda g: RandomSampler(range(20), generator=g)), rank), 3, drop_last=False
+        ),
+    },
 }
 
 
@@ -326,10 +334,26 @@ def test_a_loader_without_a_random_seed_goes_on_with_that_of_the_state():
         loader_of(shuffle=True, random_seed=3).load_state_dict(loader.state_dict())
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_batch_sampler_of_torch(drop_last):
+    batch_sampler = BatchSampler(SequentialSampler(range(20)), 6, drop_last)
+    loader = loader_of(None, batch_sampler=batch_sampler, batch_size=1)
+    assert [batch.input_id.tolist() for batch in loader] == list(batch_sampler)
+    assert len(loader) == len(batch_sampler)
+    with pytest.raises(ValueError, match=r"mutually exclusive"):
+        loader_of(None, batch_sampler=batch_sampler, batch_size=4)
+
+
+class Uneven(BatchSampler):
+    def __iter__(self):
+        return iter([[0], [1, 2], [3, 4]])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_sampler": [[1], [2, 3]]}, r"^batch_sampler: got .*Give its sampler=, batch_size= and drop_last="),
+        ({"batch_sampler": [[1], [2, 3]], "batch_size": 1}, r"^batch_sampler: got \[\[1\], .*torch's BatchSampler"),
+        ({"batch_sampler": Uneven(range(5), 2, False), "batch_size": 1}, r"^batch_sampler: .*or loader\(positions\)"),
         ({"sampler": 3}, r"^sampler: got an object of type int without __iter__"),
         ({"sampler": iter([1, 2])}, r"^sampler: got an object of type list_iterator without a length"),
     ],
