@@ -233,6 +233,18 @@ class Loader:
         return self.seeds[positions[self._cut.places(first, end)]]
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
+
+        With `device` also ``copies``: the host's work for them, while a GPU copies. With prefetch the threads' own
+        waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
+        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
+        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
+        ``"copies waiting for input"`` and ``"copies waiting for room"``.
+        """
+        return self.phases.seconds
+
+    @property
     def device(self) -> Any:
         """The ``torch.device`` to which batches are copied; None where they stay."""
         return self._copies.device

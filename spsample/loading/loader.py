@@ -223,18 +223,6 @@ class BulkLoader(Loader):
         self._stages = PassStages(self, graph, FETCHES[fetch], assignment, looks_ahead=is_hinted)
 
     @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
-
-        With `device` also ``copies``: the host's work for them, while a GPU copies. With prefetch the threads' own
-        waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
-        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
-        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
-        ``"copies waiting for input"`` and ``"copies waiting for room"``.
-        """
-        return self.phases.seconds
-
-    @property
     def batches_per_step(self) -> int:
         """Batches of all ranks together that a step takes: one of each rank, or one that they share."""
         return self._stages.assignment.stride

@@ -18,7 +18,7 @@ from spsample.loading.fetching import Gathering, NextEpoch, Start, known_ahead
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import MAX_BATCHES, Ahead, Chunk, Prefetcher, StageChain, chunks, one_by_one
 from spsample.loading.ranks import Duplicates, Lockstep
-from spsample.loading.serial import SerialChoice, follow
+from spsample.loading.serial import SerialChoice
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import MAX_AHEAD, USUAL_BULK_SIZE
 from spsample.timeline import waiting_for
@@ -172,11 +172,17 @@ class Pass:
         if choice is None:
             yield from (self._ahead if loader.ahead.prefetch else self._serial)(first, make)
             return
-
-        def deliver(begin: int) -> Generator[Delivered, None, None]:
-            return (self._serial if choice.is_serial else self._ahead)(begin, make)
-
-        yield from follow(choice, deliver, first, self._num_batches)
+        while first < self._num_batches:
+            with closing((self._serial if choice.is_serial else self._ahead)(first, make)) as items:
+                choice.begin()
+                for item in items:
+                    first = item.next_batch
+                    choice.delivered(ends_bulk=item.ends_bulk)
+                    yield item
+                    if choice.asks():
+                        break
+                else:
+                    return
 
     @property
     def _looks(self) -> bool:

@@ -172,14 +172,6 @@ class FactoredLoader(Loader):
         self.trained = self.queue_peak = 0
 
     @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent ``sampling`` and gathering ``features`` in threads, and ``waiting`` for batches in the loop.
-
-        On samplers also ``"sampling waiting for room"`` in the queue; with `device` also ``copies``.
-        """
-        return self.phases.seconds
-
-    @property
     def batches_per_step(self) -> int:
         """Batches of all ranks together that a step takes: B."""
         return self.step_batches
