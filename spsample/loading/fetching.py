@@ -24,70 +24,60 @@ if TYPE_CHECKING:
 _ID_BYTES = 8
 
 
-class Gathering(NamedTuple):
-    """The work around the gather of rows.
+FETCHES = ("batch", "bulk")
+"""Values of the argument `fetch`: each batch fetches the rows that it needs, or all rows of a bulk are fetched once."""
 
-    Attributes
+
+def calls_of(minibatches: Iterable[MiniBatch], fetch: str) -> list[NDArray[Any]]:
+    """Return the ids of each call of `gather` for the minibatches of a bulk, on the host.
+
+    By batch the sources of each; by bulk the vertices that any of them needs, ascending.
+    """
+    sources = [_on_host(minibatch.src_nodes) for minibatch in minibatches]
+    if fetch == "batch":
+        return sources
+    is_there = np.zeros(max((int(ids.max()) + 1 for ids in sources if len(ids)), default=0), np.bool_)
+    for ids in sources:
+        is_there[ids] = True
+    return [np.flatnonzero(is_there)]
+
+
+def with_rows(
+    minibatches: Iterable[MiniBatch],
+    features: FeatureSource | None,
+    fetch: str,
+    begins: Callable[[], None],
+    timed: Callable[[int | None], AbstractContextManager[None]],
+    memory: RowMemory,
+) -> Iterator[tuple[MiniBatch, Any]]:
+    """Yield each minibatch of a bulk with the features of its sources; None without features.
+
+    Parameters
     ----------
+    minibatches, features, fetch
     begins : function
-        Called before each, where ranks gather together: waits for the other ranks.
+        Called before rows are gathered, where ranks gather together: waits for the other ranks.
     timed : function
         Returns a context manager that counts its time; takes the batch, or the first one of a bulk.
     memory : function
         Returns memory for the rows of a batch.
     """
-
-    begins: Callable[[], None]
-    timed: Callable[[int | None], AbstractContextManager[None]]
-    memory: RowMemory
-
-
-class PerBatch:
-    """Fetching by batch: each fetches the rows that it needs."""
-
-    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """Return the ids of each call of `gather` for the minibatches of a bulk, on the host: the sources of each."""
-        return [_on_host(minibatch.src_nodes) for minibatch in minibatches]
-
-    def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
-    ) -> Iterator[tuple[MiniBatch, Any]]:
-        """Yield each minibatch of a bulk with the features of its sources; None without features. Gathers for each."""
-        for minibatch in minibatches:
-            work.begins()
-            with work.timed(minibatch.batch_id):
-                x = gather_features(features, minibatch.src_nodes, work.memory)
-            yield minibatch, x
-            del minibatch, x
-
-
-class PerBulk(PerBatch):
-    """Fetching by bulk: all rows that it needs once, in the order of the vertices; its batches are read from them."""
-
-    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
-        """Return the vertices that any of them needs, ascending."""
-        parts = [_on_host(minibatch.src_nodes) for minibatch in minibatches]
-        is_there = np.zeros(max((int(ids.max()) + 1 for ids in parts if len(ids)), default=0), np.bool_)
-        for ids in parts:
-            is_there[ids] = True
-        return [np.flatnonzero(is_there)]
-
-    def rows(
-        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Gathering
-    ) -> Iterator[tuple[MiniBatch, Any]]:
-        """Gather when the first batch is asked for."""
-        batches = list(minibatches)
-        work.begins()
-        with work.timed(batches[0].batch_id if batches else None):
-            read = None if features is None else _fetched(features, self.calls(batches)[0], work.memory)
-        for minibatch in batches:
-            with work.timed(minibatch.batch_id):
-                x = None if read is None else read(_on_host(minibatch.src_nodes))
-            yield minibatch, x
-            del x
-
-
-FETCHES: dict[str, PerBatch] = {"batch": PerBatch(), "bulk": PerBulk()}
+    read = None
+    if fetch == "bulk":
+        minibatches = list(minibatches)
+        begins()
+        with timed(minibatches[0].batch_id if minibatches else None):
+            read = None if features is None else _fetched(features, calls_of(minibatches, fetch)[0], memory)
+    for minibatch in minibatches:
+        if fetch == "batch":
+            begins()
+        with timed(minibatch.batch_id):
+            if read is None:
+                x = gather_features(features, minibatch.src_nodes, memory)
+            else:
+                x = read(_on_host(minibatch.src_nodes))
+        yield minibatch, x
+        del minibatch, x
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
@@ -122,7 +112,7 @@ def _on_host(vertices: Any) -> NDArray[Any]:
 def known_ahead(
     bulks: Iterator[Any],
     features: FeatureSource | None,
-    calls_of: Callable[[Any], list[NDArray[Any]]],
+    calls: Callable[[Any], list[NDArray[Any]]],
     ended: Callable[[Any], None],
 ) -> Iterator[Any]:
     """Yield the bulks of a pass, each once the features have hints for it and for the next one.
@@ -134,25 +124,25 @@ def known_ahead(
     ----------
     bulks
     features : FeatureSource or None
-    calls_of : function
+    calls : function
         Returns the calls of `gather` for a bulk.
     ended : function
         Called when a pass is over, with the first bulk of the next pass, for which the features have a hint; or None.
     """
 
-    def tell(calls: list[NDArray[Any]] | None) -> None:
+    def tell(hint: list[NDArray[Any]] | None) -> None:
         if features is not None:
-            features.prefetch_hint(calls)
+            features.prefetch_hint(hint)
 
     is_over = False
     tell(None)
     try:
         current = next(bulks, None)
         if current is not None:
-            tell(calls_of(current))
+            tell(calls(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)
-            tell([] if following is None else calls_of(following))
+            tell([] if following is None else calls(following))
             yield current
             current = following
             del following

@@ -191,7 +191,7 @@ class BulkLoader(Loader):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
             self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
-            require_choice("fetch", fetch, tuple(FETCHES))
+            require_choice("fetch", fetch, FETCHES)
             function: Any = transform
             if function is not None and not callable(function):
                 given, expected = short(function), "a function of a batch, or None"
@@ -199,7 +199,11 @@ class BulkLoader(Loader):
             cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
-            self.collate = Collate(features, labels, self.graph, self._ranking)
+            host, ranking = self.graph.host, None
+            if host is not None:  # scores of the vertices, by which features are split on a device
+                name = usual_score(host, sampler)
+                ranking = partial(score, name, host, self.seeds, sampler, batch_size)
+            self.collate = Collate(features, labels, self.graph, ranking)
             copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
             self._deliver_by(copies, timeline)
             ranks = comm_of(self.features).size
@@ -220,7 +224,7 @@ class BulkLoader(Loader):
                 bulk_size=require_bulk_size("bulk_size", bulk_size),
                 memory_budget=memory_budget,
             )
-        self._stages = PassStages(self, graph, FETCHES[fetch], assignment, looks_ahead=is_hinted)
+        self._stages = PassStages(self, graph, fetch, assignment, looks_ahead=is_hinted)
 
     @property
     def batches_per_step(self) -> int:
@@ -327,15 +331,6 @@ class BulkLoader(Loader):
         order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
         require_same(self.comm, bulk_size=ahead.bulk_size, fetch=fetch, ranks=ranks, **budgets, **order)
         require_same(self.comm, **self.collate.contents(self.seeds))
-
-    @property
-    def _ranking(self) -> Callable[[], Any] | None:
-        """Scores of the vertices, by which features are split on a device; None where their graph is nowhere else."""
-        host = self.graph.host
-        if host is None:
-            return None
-        name = usual_score(host, self.sampler)
-        return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
     def _buffers(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> Buffers:
         """Return the buffers beside a bulk, for the plan."""

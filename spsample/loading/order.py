@@ -140,8 +140,5 @@ def checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[i
 
 
 def _differs(key: str, theirs: Any, mine: Any) -> bool:
-    if key == "graph_digest" and (  # compared only where both sides know it
-        theirs is None or mine is None
-    ):
-        return False
-    return type(theirs) is not type(mine) or bool(theirs != mine)
+    is_unknown = key == "graph_digest" and (theirs is None or mine is None)
+    return not is_unknown and (type(theirs) is not type(mine) or bool(theirs != mine))

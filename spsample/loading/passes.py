@@ -14,7 +14,7 @@ from spsample.common.threads import get_num_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.loading.copies import COPIES, COPIES_AHEAD
-from spsample.loading.fetching import Gathering, NextEpoch, Start, known_ahead
+from spsample.loading.fetching import NextEpoch, Start, calls_of, known_ahead, with_rows
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import MAX_BATCHES, Ahead, Chunk, Prefetcher, StageChain, chunks, one_by_one
 from spsample.loading.ranks import Duplicates, Lockstep
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.features import FeatureSource
-    from spsample.loading.fetching import PerBatch
     from spsample.loading.loader import BulkLoader
     from spsample.loading.ranks import BatchAssignment
     from spsample.sampling import MiniBatch
@@ -91,7 +90,7 @@ class PassStages:
     loader : BulkLoader
     graph : BaseGraph
         As given. On several ranks with prefetch it is duplicated, which is collective.
-    fetch : PerBatch
+    fetch : str
     assignment : BatchAssignment
     looks_ahead : bool
         True where the features of a rank look ahead.
@@ -111,7 +110,7 @@ class PassStages:
         self,
         loader: BulkLoader,
         graph: BaseGraph,
-        fetch: PerBatch,
+        fetch: str,
         assignment: BatchAssignment,
         *,
         looks_ahead: bool,
@@ -254,13 +253,13 @@ class Pass:
         Where features of a rank look ahead, all ranks take each bulk after the next one is sampled.
         """
         stages, phases, cut = self._stages, self._phases, self._loader._cut
-        around = Gathering(lockstep.synchronize, partial(phases.timed, "features"), self._copies.rows)
+        around = (lockstep.synchronize, partial(phases.timed, "features"), self._copies.rows)
         if stages.looks_ahead:
             ended = partial(stages.next_epoch.end, self._epoch)
-            bulks = known_ahead(bulks, features, lambda bulk: stages.fetch.calls(self._minibatches(bulk)), ended)
+            bulks = known_ahead(bulks, features, lambda bulk: calls_of(self._minibatches(bulk), stages.fetch), ended)
         for bulk in bulks:
             next_batch = bulk.first
-            for minibatch, x in stages.fetch.rows(features, self._minibatches(bulk), around):
+            for minibatch, x in with_rows(self._minibatches(bulk), features, stages.fetch, *around):
                 number = minibatch.batch_id
                 with phases.timed("features", number), phases.part("collate"):
                     batch, size = make(minibatch, self._positions[cut.places(number, number + 1)], x)

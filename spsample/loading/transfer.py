@@ -221,16 +221,6 @@ class _PackedArray(NamedTuple):
 _NOWHERE = _PackedArray(0, 0, torch.uint8, (0,))
 
 
-class _Source(NamedTuple):
-    """The memory of an array, and its address."""
-
-    address: int
-    nbytes: int
-    values: NDArray[np.uint8]
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-
 class PackedTensors:
     """Arrays that are about to be copied together.
 
@@ -265,13 +255,15 @@ class PackedTensors:
 
     def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
+        addresses = [address_of(values) for values, _, _ in sources]
         self._pieces: list[_PackedArray] = [_NOWHERE] * len(sources)
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
         low, high, begin = 0, 0, 0  # addresses of a run of memory, and its place in the packed bytes
         alone: torch.Tensor | None = None  # or its own copy on the device
-        for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
-            address, nbytes, values, dtype, shape = sources[number]
+        for number in sorted(range(len(sources)), key=lambda i: (addresses[i], -len(sources[i][0]))):
+            values, dtype, shape = sources[number]
+            address, nbytes = addresses[number], len(values)
             grows = address + nbytes > high
             if address >= high or (address - low) % dtype.itemsize or (grows and alone is not None):
                 alone = apart(values) if nbytes else None
@@ -294,17 +286,18 @@ class PackedTensors:
         return [piece.of(whole) for piece in self._pieces]
 
 
-def _source(array: Any) -> _Source:
+def _source(array: Any) -> tuple[NDArray[np.uint8], torch.dtype, tuple[int, ...]]:
+    """Return the bytes of an array, its type and its shape."""
     if isinstance(array, np.ndarray):
         dtype = _torch_dtype(array.dtype)
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return _Source(address_of(values), values.nbytes, values, dtype, array.shape)
+        return values, dtype, array.shape
     if array.layout is not torch.strided or array.requires_grad or array.is_quantized:
         given = f"a tensor of layout {array.layout}, requires_grad={array.requires_grad}"
         raise DTypeError(argument="transform", given=given, expected="dense tensors without gradients on the host")
     plain = array.resolve_conj().resolve_neg().contiguous()
     values = plain.reshape(-1).view(torch.uint8).numpy()
-    return _Source(address_of(values), values.nbytes, values, array.dtype, tuple(array.shape))
+    return values, array.dtype, tuple(array.shape)
 
 
 @cache

@@ -160,7 +160,7 @@ class FactoredEpoch:
         if self.first_step == self.num_steps:
             return
         token = _Token()
-        weakref.finalize(token, _leave, self._messages, self.queue, self._threads)
+        weakref.finalize(token, _leave, self._messages, self.queue, self._threads, MAX_JOIN_SECONDS)
         self._messages.start()
         for thread in self._threads:
             thread.start()
@@ -185,10 +185,7 @@ class FactoredEpoch:
     def leave(self, reason: Exception | None = None) -> None:
         """End the epoch on all ranks, unless it is over, and wait for the threads of this one."""
         self.fail(_left(self._rank) if reason is None else reason)
-        self._messages.join()
-        self.queue.close()
-        for thread in self._threads:
-            thread.join()
+        _leave(self._messages, self.queue, self._threads, None)
 
     def fail(self, error: Exception) -> None:
         """Report to all ranks that this one has failed, wherever they wait."""
@@ -310,10 +307,10 @@ class _Token:
     """An object that the loop holds: once it is freed, batches are taken no more."""
 
 
-def _leave(messages: MessageThread, queue: BatchQueue, threads: list[BackgroundThread]) -> None:
-    """End the threads of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
-    messages.fail(_left(messages.rank))
+def _leave(messages: MessageThread, queue: BatchQueue, threads: list[BackgroundThread], seconds: float | None) -> None:
+    """End the threads, also of a loop that was freed, or of an interpreter that exits: none may be in a kernel then."""
+    messages.fail(_left(messages.rank))  # unless a reason was given
     queue.close()
-    messages.join(MAX_JOIN_SECONDS)
+    messages.join(seconds)
     for thread in threads:
-        thread.join(MAX_JOIN_SECONDS)
+        thread.join(seconds)
