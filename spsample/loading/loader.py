@@ -108,8 +108,7 @@ class BulkLoader(Loader):
     fetch
         ``"batch"``: each batch fetches the rows of features that it needs. ``"bulk"``: all rows that a bulk needs are
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
-        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
-        second of successive epochs on also the first bulk of the next one.
+        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead.
     stage_threads
         With prefetch: how many threads the kernels use for sampling and for features, ``(2, 1)`` or ``"2,1"``. None:
         both as many as the thread that starts the pass. A third number, that of torch, is for trainers.

@@ -14,7 +14,7 @@ from spsample.common.threads import get_num_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.loading.copies import COPIES, COPIES_AHEAD
-from spsample.loading.fetching import NextEpoch, Start, calls_of, known_ahead, with_rows
+from spsample.loading.fetching import calls_of, known_ahead, with_rows
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import MAX_BATCHES, Ahead, Chunk, Prefetcher, StageChain, chunks, one_by_one
 from spsample.loading.ranks import Duplicates, Lockstep
@@ -101,7 +101,6 @@ class PassStages:
         Of graph and features, for threads that communicate.
     left : StageChain or None
         Of the last pass: its threads end once those of the other ranks do.
-    next_epoch : NextEpoch
     serial_choice : SerialChoice or None
         None where a pass always has threads, or never.
     """
@@ -119,7 +118,6 @@ class PassStages:
         is_alone, ahead = graph.comm.size == 1, loader.ahead
         self.duplicates = None if is_alone or ahead.prefetch == 0 else Duplicates(graph, loader.features)
         self.left: StageChain | None = None
-        self.next_epoch = NextEpoch(graph.comm)
         may_choose = is_alone and ahead.prefetch > 0 and ahead.stage_threads is None
         has_choice = may_choose and not looks_ahead and loader.device is None
         self.serial_choice = SerialChoice() if has_choice else None
@@ -131,7 +129,6 @@ class PassStages:
         if self.duplicates is not None:
             self.duplicates.close()
             self.duplicates = None
-        self.next_epoch.drop()
 
 
 class RankBulk(NamedTuple):
@@ -142,14 +139,11 @@ class RankBulk(NamedTuple):
     bulk
     first, batches : int
         Of all ranks.
-    opens_next : bool
-        True of the first bulk of the next epoch.
     """
 
     bulk: Any
     first: int
     batches: int
-    opens_next: bool = False
 
 
 class Pass:
@@ -158,18 +152,13 @@ class Pass:
     def __init__(self, loader: BulkLoader, epoch: int) -> None:
         self._loader, self._stages, self._epoch = loader, loader._stages, epoch
         self._phases, self._copies, self._num_batches = loader.phases, loader._copies, loader.num_batches
-        self._start = Start(None, goes_on=False)
         self._positions = loader._positions(epoch)
 
     def batches(self, first: int, make: Make) -> Generator[Delivered, None, None]:
         """Yield batches from ``first`` on. At most ``prefetch`` bulks and the one in use exist."""
-        loader, stages = self._loader, self._stages
-        if stages.looks_ahead:
-            drawn_by = (loader.random_seed, loader.shuffle, loader.edge_ids, repr(loader.sampler))
-            self._start = stages.next_epoch.begin(self._epoch, first, drawn_by)
-        choice = stages.serial_choice
+        choice = self._stages.serial_choice
         if choice is None:
-            yield from (self._ahead if loader.ahead.prefetch else self._serial)(first, make)
+            yield from (self._ahead if self._loader.ahead.prefetch else self._serial)(first, make)
             return
         while first < self._num_batches:
             with closing((self._serial if choice.is_serial else self._ahead)(first, make)) as items:
@@ -192,7 +181,7 @@ class Pass:
     def _serial(self, first: int, make: Make) -> Generator[Delivered, None, None]:
         """Yield batches from ``first`` on, each made when it is asked for."""
         alone = Lockstep[Any]()
-        bulks = self._all_bulks(first, warm_up_divisor(self._loader.ahead.prefetch) if self._looks else 1, alone)
+        bulks = self.bulks(first, warm_up_divisor(self._loader.ahead.prefetch) if self._looks else 1, alone)
         made = self._made(bulks, make, self._loader.features, alone)
         if self._copies.device is not None:
             made = self._copies.over(made, self._phases)
@@ -229,7 +218,7 @@ class Pass:
             Lockstep[Any](comm, chain.failures, partial(phases.timed, waiting_for("ranks", stage)))
             for comm, stage in zip(comms, ("sampling", "features"), strict=True)
         )
-        bulks = self._all_bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
+        bulks = self.bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
         of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
         sampled = chain.prefetch(sampling.over(bulks), of_bulks, "sampling", ahead.threads_of("sampling"))
         to_come = phases.over(waiting_for("input", "features"), sampled)
@@ -255,8 +244,7 @@ class Pass:
         stages, phases, cut = self._stages, self._phases, self._loader._cut
         around = (lockstep.synchronize, partial(phases.timed, "features"), self._copies.rows)
         if stages.looks_ahead:
-            ended = partial(stages.next_epoch.end, self._epoch)
-            bulks = known_ahead(bulks, features, lambda bulk: calls_of(self._minibatches(bulk), stages.fetch), ended)
+            bulks = known_ahead(bulks, features, lambda bulk: calls_of(self._minibatches(bulk), stages.fetch))
         for bulk in bulks:
             next_batch = bulk.first
             for minibatch, x in with_rows(self._minibatches(bulk), features, stages.fetch, *around):
@@ -273,21 +261,6 @@ class Pass:
     def _minibatches(self, bulk: RankBulk) -> Iterator[Any]:
         """Return the minibatches that this rank has of a bulk, one for each step."""
         return self._stages.assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
-
-    def _all_bulks(self, first: int, warm_up: int, lockstep: Lockstep[Any]) -> Generator[RankBulk, None, None]:
-        """Yield the bulks of a pass, the first perhaps kept from the pass before, and the first of the next pass."""
-        kept, goes_on = self._start
-        self._start = Start(None, goes_on)
-        if kept is not None:
-            first, warm_up = kept.first + kept.batches, 1
-            yield kept._replace(opens_next=False)
-            del kept
-        yield from self.bulks(first, warm_up, lockstep)
-        if goes_on and self._epoch + 1 < 2**64:
-            for bulk in Pass(self._loader, self._epoch + 1).bulks(0, 1, lockstep):
-                yield bulk._replace(opens_next=True)
-                break
-            lockstep.synchronize()
 
     def bulks(self, first: int, warm_up: int, lockstep: Lockstep[Any]) -> Generator[RankBulk, None, None]:
         """Yield bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
