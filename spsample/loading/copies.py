@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.loading.order import Delivered
-    from spsample.loading.prefetch import ClosableIterator
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
@@ -131,7 +130,7 @@ class Copies:
         """Return an item with a batch that has arrived."""
         return item if self.device is None else item._replace(batch=self.arrived(item.batch))
 
-    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
+    def over(self, items: Generator[Delivered, None, None], phases: Phases) -> Generator[Delivered, None, None]:
         """Yield the items, each sent as it comes; a GPU goes on to copy while the next one is waited for."""
         with closing(items):
             while (item := next(items, None)) is not None:

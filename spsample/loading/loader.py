@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_bulk_size, require_choice, require_int, short
+from spsample.common.checks import require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
 from spsample.errors import DTypeError, InputError
@@ -22,10 +22,11 @@ from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
 from spsample.loading.order import Order, as_seeds
-from spsample.loading.passes import AheadGroup, Pass, PassStages
-from spsample.loading.ranks import Lockstep, assignment_of
+from spsample.loading.passes import AheadGroup, Pass
+from spsample.loading.ranks import Duplicates, Lockstep, assignment_of
+from spsample.loading.serial import SerialChoice
 from spsample.planning.budget import Buffers
-from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
+from spsample.planning.loader_plan import FEATURE_BATCHES, USUAL_BULK_SIZE, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
@@ -33,7 +34,7 @@ from spsample.timeline import Timeline
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from spsample.loading.ranks import BatchAssignment
+    from spsample.loading.prefetch import StageChain
     from spsample.loading.views import DglLoader, PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
 
@@ -166,9 +167,9 @@ class BulkLoader(Loader):
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int | str = AheadGroup.bulk_size,
+        bulk_size: int | str = USUAL_BULK_SIZE,
         memory_budget: int | str | None = None,
-        prefetch: int = AheadGroup.prefetch,
+        prefetch: int = 1,
         features: Any = None,
         labels: ArrayLike | None = None,
         edge_ids: bool = False,
@@ -189,7 +190,7 @@ class BulkLoader(Loader):
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
-            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
+            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads)
             require_choice("fetch", fetch, FETCHES)
             function: Any = transform
             if function is not None and not callable(function):
@@ -210,29 +211,35 @@ class BulkLoader(Loader):
                 given, expected = f"features on {ranks} ranks", f"on those of the graph: {self.comm.size}"
                 raise InputError(argument="features", given=given, expected=expected)
             assignment = assignment_of(batches, parts, graph, sampler)
-        self._transform = transform
-        self._require_same(fetch, assignment.identity)
+        self._transform, self._fetch, self._assignment = transform, fetch, assignment
+        self._require_same()
         is_hinted = self.features is not None and self.features.looks_ahead
         if self.comm.size > 1 and self.features is not None:
             is_hinted = bool(self.comm.all_reduce(np.array([is_hinted], np.int64), "max", phase="set-up")[0])
+        self._looks_ahead = is_hinted  # on any rank
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
                 self._workload_of(self.graph),
-                self._buffers(fetch, assignment, is_hinted),
+                self._buffers(),
                 num_batches=self.num_batches,
-                bulk_size=require_bulk_size("bulk_size", bulk_size),
+                bulk_size=self.ahead.most_batches,
                 memory_budget=memory_budget,
             )
-        self._stages = PassStages(self, graph, fetch, assignment, looks_ahead=is_hinted)
+        is_alone, has_threads = self.comm.size == 1, self.ahead.prefetch > 0
+        self._duplicates = Duplicates(graph, self.features) if has_threads and not is_alone else None
+        self._left: StageChain | None = None  # of the last pass: its threads end once those of the other ranks do
+        may_choose = is_alone and has_threads and self.ahead.stage_threads is None
+        has_choice = may_choose and not is_hinted and self.device is None
+        self._serial_choice = SerialChoice() if has_choice else None  # None where passes always have threads, or never
 
     @property
     def batches_per_step(self) -> int:
         """Batches of all ranks together that a step takes: one of each rank, or one that they share."""
-        return self._stages.assignment.stride
+        return self._assignment.stride
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
-        return self._stages.assignment.steps(self.num_batches)
+        return self._assignment.steps(self.num_batches)
 
     def __iter__(self) -> Generator[Batch, None, None]:
         """Sample the current epoch; the class describes what follows a complete pass."""
@@ -276,7 +283,7 @@ class BulkLoader(Loader):
         return DglLoader(self, feature_name, label_name)
 
     def _require_whole_batches(self, view: str, whose: str) -> None:
-        if not self._stages.assignment.gives_whole_batches:
+        if not self._assignment.gives_whole_batches:
             raise InputError(
                 argument="batches",
                 given=f"'cooperative' with {view}",
@@ -295,7 +302,11 @@ class BulkLoader(Loader):
 
     def close(self) -> None:
         """End the threads of the last pass on several ranks, and free communicators; collective, and the last call."""
-        self._stages.close()
+        if self._left is not None:
+            self._left.join()
+        if self._duplicates is not None:
+            self._duplicates.close()
+            self._duplicates = None
         if self.features is not None:
             self.features.prefetch_hint(None)
         self._is_closed = True
@@ -320,7 +331,7 @@ class BulkLoader(Loader):
 
         yield from self._one_pass(lambda epoch, first: Pass(self, epoch).batches(first, make), advance)
 
-    def _require_same(self, fetch: str, ranks: str) -> None:
+    def _require_same(self) -> None:
         """Refuse ranks that were given different arguments; collective."""
         if self.comm.size == 1:
             return
@@ -328,18 +339,18 @@ class BulkLoader(Loader):
         require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=ahead.prefetch)
         budgets = {"memory_budget": ahead.memory_budget is None, "stage_threads": ahead.stage_threads is None}
         order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
-        require_same(self.comm, bulk_size=ahead.bulk_size, fetch=fetch, ranks=ranks, **budgets, **order)
-        require_same(self.comm, **self.collate.contents(self.seeds))
+        require_same(self.comm, bulk_size=ahead.bulk_size, fetch=self._fetch, **budgets, **order)
+        require_same(self.comm, ranks=self._assignment.identity, **self.collate.contents(self.seeds))
 
-    def _buffers(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> Buffers:
+    def _buffers(self) -> Buffers:
         """Return the buffers beside a bulk, for the plan."""
-        features = self.features
+        features, whole = self.features, self._assignment.gives_whole_batches
         return Buffers(
             prefetch=self.ahead.prefetch,
             feature_batches=0 if features is None else FEATURE_BATCHES + self._copies.batches,
             feature_bytes=0 if features is None else 4 * features.dim,
-            ahead=features_ahead(features, fetch, is_hinted),
-            share=None if assignment.gives_whole_batches else partial(assignment.of_rank, comm=self.comm),
+            ahead=features_ahead(features, self._fetch, self._looks_ahead),
+            share=None if whole else partial(self._assignment.of_rank, comm=self.comm),
         )
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.common.checks import require_bulk_size, require_int
-from spsample.common.stage_threads import StageThreads, require_stage_threads
+from spsample.common.stage_threads import require_stage_threads
 from spsample.common.threads import get_num_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -17,10 +16,9 @@ from spsample.loading.copies import COPIES, COPIES_AHEAD
 from spsample.loading.fetching import calls_of, known_ahead, with_rows
 from spsample.loading.order import Delivered
 from spsample.loading.prefetch import MAX_BATCHES, Ahead, Chunk, Prefetcher, StageChain, chunks, one_by_one
-from spsample.loading.ranks import Duplicates, Lockstep
-from spsample.loading.serial import SerialChoice
+from spsample.loading.ranks import Lockstep
 from spsample.planning.bulk_plan import warm_up_divisor
-from spsample.planning.loader_plan import MAX_AHEAD, USUAL_BULK_SIZE
+from spsample.planning.loader_plan import MAX_AHEAD
 from spsample.timeline import waiting_for
 
 if TYPE_CHECKING:
@@ -29,10 +27,7 @@ if TYPE_CHECKING:
 
     from spsample.features import FeatureSource
     from spsample.loading.loader import BulkLoader
-    from spsample.loading.ranks import BatchAssignment
     from spsample.sampling import MiniBatch
-    from spsample.store.base_graph import BaseGraph
-    from spsample.timeline import Timeline
 
 FEATURES_AHEAD = 2
 """Batches, or chunks of small ones, whose features may be gathered before they are asked for."""
@@ -42,93 +37,37 @@ Make = Callable[["MiniBatch", "NDArray[np.int64]", Any], tuple[Any, "int | None"
 for it, None where they are unknown."""
 
 
-@dataclass(frozen=True)
 class AheadGroup:
-    """Options of `BulkLoader`: work at once and ahead, its memory and its threads."""
-
-    bulk_size: int | str = USUAL_BULK_SIZE
-    memory_budget: int | str | None = None
-    prefetch: int = 1
-    prefetch_budget: int | str | None = None
-    stage_threads: StageThreads | str | Sequence[int] | None = None
-    timeline: Timeline | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prefetch", require_int("prefetch", self.prefetch, minimum=0, maximum=MAX_AHEAD))
-        require_bulk_size("bulk_size", self.bulk_size)
-        for name in ("memory_budget", "prefetch_budget"):
-            if getattr(self, name) is not None:
-                require_bytes(name, getattr(self, name))
-        in_turn = {
-            "stage_threads": "None: all is done in the thread of the loop, as set_num_threads says",
-            "prefetch_budget": "None: nothing is prepared ahead",
-        }
-        for name, expected in in_turn.items():
-            value = getattr(self, name)
-            if value is not None and self.prefetch == 0:
-                raise InputError(argument=name, given=f"{value!r} with prefetch=0", expected=expected)
-        if self.stage_threads is not None:
-            object.__setattr__(self, "stage_threads", require_stage_threads("stage_threads", self.stage_threads))
-
-    @property
-    def queue_bytes(self) -> int | None:
-        """Bytes of bulks that wait, and as many of batches: half of the budget; None for no limit."""
-        budget = self.memory_budget if self.prefetch_budget is None else self.prefetch_budget
-        return None if budget is None else require_bytes("prefetch_budget", budget) // 2
-
-    def threads_of(self, stage: str) -> int:
-        """Return the threads of sampling or of features."""
-        threads = self.stage_threads
-        return int(getattr(threads, stage)) if isinstance(threads, StageThreads) else get_num_threads()
-
-
-class PassStages:
-    """The stages of a loader, and the state that one of its passes leaves to the next.
-
-    Parameters
-    ----------
-    loader : BulkLoader
-    graph : BaseGraph
-        As given. On several ranks with prefetch it is duplicated, which is collective.
-    fetch : str
-    assignment : BatchAssignment
-    looks_ahead : bool
-        True where the features of a rank look ahead.
+    """Options of `BulkLoader`: work at once and ahead, its memory and its threads.
 
     Attributes
     ----------
-    duplicates : Duplicates or None
-        Of graph and features, for threads that communicate.
-    left : StageChain or None
-        Of the last pass: its threads end once those of the other ranks do.
-    serial_choice : SerialChoice or None
-        None where a pass always has threads, or never.
+    most_batches : int or None
+        ``bulk_size`` as a number; None: as many as the budget allows.
+    queue_bytes : int or None
+        Bytes of bulks that wait, and as many of batches: half of the budget; None for no limit.
     """
 
     def __init__(
-        self,
-        loader: BulkLoader,
-        graph: BaseGraph,
-        fetch: str,
-        assignment: BatchAssignment,
-        *,
-        looks_ahead: bool,
+        self, bulk_size: Any, memory_budget: Any, prefetch: Any, prefetch_budget: Any, stage_threads: Any
     ) -> None:
-        self.fetch, self.assignment, self.looks_ahead = fetch, assignment, looks_ahead
-        is_alone, ahead = graph.comm.size == 1, loader.ahead
-        self.duplicates = None if is_alone or ahead.prefetch == 0 else Duplicates(graph, loader.features)
-        self.left: StageChain | None = None
-        may_choose = is_alone and ahead.prefetch > 0 and ahead.stage_threads is None
-        has_choice = may_choose and not looks_ahead and loader.device is None
-        self.serial_choice = SerialChoice() if has_choice else None
+        self.bulk_size, self.memory_budget = bulk_size, memory_budget
+        self.most_batches = require_bulk_size("bulk_size", bulk_size)
+        self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MAX_AHEAD)
+        budgets = {"memory_budget": memory_budget, "prefetch_budget": prefetch_budget}
+        nbytes = [require_bytes(name, value) for name, value in budgets.items() if value is not None]
+        self.queue_bytes = nbytes[-1] // 2 if nbytes else None
+        nothing = "None: nothing is prepared ahead"
+        in_turn = "None: all is done in the thread of the loop, as set_num_threads says"
+        ahead = {"stage_threads": (stage_threads, in_turn), "prefetch_budget": (prefetch_budget, nothing)}
+        for name, (value, expected) in ahead.items():
+            if value is not None and self.prefetch == 0:
+                raise InputError(argument=name, given=f"{value!r} with prefetch=0", expected=expected)
+        self.stage_threads = None if stage_threads is None else require_stage_threads("stage_threads", stage_threads)
 
-    def close(self) -> None:
-        """End the threads of the last pass, and free communicators; collective."""
-        if self.left is not None:
-            self.left.join()
-        if self.duplicates is not None:
-            self.duplicates.close()
-            self.duplicates = None
+    def threads_of(self, stage: str) -> int:
+        """Return the threads of sampling or of features."""
+        return get_num_threads() if self.stage_threads is None else int(getattr(self.stage_threads, stage))
 
 
 class RankBulk(NamedTuple):
@@ -150,13 +89,13 @@ class Pass:
     """A pass of a loader over the batches of an epoch."""
 
     def __init__(self, loader: BulkLoader, epoch: int) -> None:
-        self._loader, self._stages, self._epoch = loader, loader._stages, epoch
+        self._loader, self._epoch = loader, epoch
         self._phases, self._copies, self._num_batches = loader.phases, loader._copies, loader.num_batches
         self._positions = loader._positions(epoch)
 
     def batches(self, first: int, make: Make) -> Generator[Delivered, None, None]:
         """Yield batches from ``first`` on. At most ``prefetch`` bulks and the one in use exist."""
-        choice = self._stages.serial_choice
+        choice = self._loader._serial_choice
         if choice is None:
             yield from (self._ahead if self._loader.ahead.prefetch else self._serial)(first, make)
             return
@@ -175,7 +114,7 @@ class Pass:
     @property
     def _looks(self) -> bool:
         """True while bulks are timed: with threads a small one, and in both ways one of twice its size."""
-        choice = self._stages.serial_choice
+        choice = self._loader._serial_choice
         return choice is not None and not choice.is_settled
 
     def _serial(self, first: int, make: Make) -> Generator[Delivered, None, None]:
@@ -192,11 +131,11 @@ class Pass:
 
     def _ahead(self, first: int, make: Make) -> Generator[Delivered, None, None]:
         """Yield batches from ``first`` on, made by threads."""
-        stages = self._stages
-        if stages.left is not None:
-            stages.left.join()
-        with StageChain(waits=stages.duplicates is None, phases=self._phases) as chain:
-            stages.left = chain if stages.duplicates is not None else None
+        loader = self._loader
+        if loader._left is not None:
+            loader._left.join()
+        with StageChain(waits=loader._duplicates is None, phases=self._phases) as chain:
+            loader._left = chain if loader._duplicates is not None else None
             sampled, last = self._prefetchers(chain, first, make)
             batches = one_by_one(last)
             while True:
@@ -211,18 +150,18 @@ class Pass:
 
     def _prefetchers(self, chain: StageChain, first: int, make: Make) -> tuple[Prefetcher[RankBulk], Prefetcher[Chunk]]:
         """Start threads that sample bulks and make batches; on several ranks each works in step with its peers."""
-        stages, phases, ahead = self._stages, self._phases, self._loader.ahead
-        duplicates = stages.duplicates
+        loader, phases, ahead = self._loader, self._phases, self._loader.ahead
+        duplicates = loader._duplicates
         comms = (None, None) if duplicates is None else duplicates.comms
         sampling, gathering = (
             Lockstep[Any](comm, chain.failures, partial(phases.timed, waiting_for("ranks", stage)))
             for comm, stage in zip(comms, ("sampling", "features"), strict=True)
         )
         bulks = self.bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
-        of_bulks = Ahead(ahead.prefetch + stages.looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
+        of_bulks = Ahead(ahead.prefetch + loader._looks_ahead, ahead.queue_bytes, lambda bulk: int(bulk.bulk.nbytes))
         sampled = chain.prefetch(sampling.over(bulks), of_bulks, "sampling", ahead.threads_of("sampling"))
         to_come = phases.over(waiting_for("input", "features"), sampled)
-        features = self._loader.features if duplicates is None else duplicates.features
+        features = loader.features if duplicates is None else duplicates.features
         made = gathering.over(self._made(to_come, make, features, gathering))
         is_bounded = duplicates is not None or ahead.queue_bytes is not None
         in_chunk = 1 if is_bounded else MAX_BATCHES  # ranks in step make as many of them
@@ -241,17 +180,17 @@ class Pass:
 
         Where features of a rank look ahead, all ranks take each bulk after the next one is sampled.
         """
-        stages, phases, cut = self._stages, self._phases, self._loader._cut
+        loader, phases, cut = self._loader, self._phases, self._loader._cut
         around = (lockstep.synchronize, partial(phases.timed, "features"), self._copies.rows)
-        if stages.looks_ahead:
-            bulks = known_ahead(bulks, features, lambda bulk: calls_of(self._minibatches(bulk), stages.fetch))
+        if loader._looks_ahead:
+            bulks = known_ahead(bulks, features, lambda bulk: calls_of(self._minibatches(bulk), loader._fetch))
         for bulk in bulks:
             next_batch = bulk.first
-            for minibatch, x in with_rows(self._minibatches(bulk), features, stages.fetch, *around):
+            for minibatch, x in with_rows(self._minibatches(bulk), features, loader._fetch, *around):
                 number = minibatch.batch_id
                 with phases.timed("features", number), phases.part("collate"):
                     batch, size = make(minibatch, self._positions[cut.places(number, number + 1)], x)
-                begins, next_batch = next_batch == bulk.first, next_batch + stages.assignment.stride
+                begins, next_batch = next_batch == bulk.first, next_batch + loader._assignment.stride
                 nbytes, ends = 0 if x is None else int(x.nbytes), next_batch >= bulk.first + bulk.batches
                 yield Delivered(min(next_batch, self._num_batches), begins, batch, nbytes, ends, size, number)
                 del batch, minibatch, x
@@ -260,11 +199,11 @@ class Pass:
 
     def _minibatches(self, bulk: RankBulk) -> Iterator[Any]:
         """Return the minibatches that this rank has of a bulk, one for each step."""
-        return self._stages.assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
+        return self._loader._assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
 
     def bulks(self, first: int, warm_up: int, lockstep: Lockstep[Any]) -> Generator[RankBulk, None, None]:
         """Yield bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
-        loader, assignment, duplicates = self._loader, self._stages.assignment, self._stages.duplicates
+        loader, assignment, duplicates = self._loader, self._loader._assignment, self._loader._duplicates
         graph = loader.graph if lockstep.comm is None or duplicates is None else duplicates.graph
         for begin, end in assignment.bulk_ranges(first, self._num_batches, loader.bulk_size, warm_up):
             lockstep.synchronize()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from spsample.backends.tensors import on_this_stream
 from spsample.common.locks import renewed
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from spsample.loading.order import Delivered
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 MAX_JOIN_SECONDS = 10.0
 """Seconds for which a chain that does not wait for its threads waits for them once it is freed, or Python exits."""
@@ -34,18 +33,6 @@ MAX_BATCHES = 8
 MAX_BYTES, MAX_SECONDS = 1 << 20, 2e-3
 """A batch joins a chunk only while one as large as the last still fits, and while they took less time. A batch of
 unknown size goes alone."""
-
-
-class ClosableIterator(Protocol[T_co]):
-    """A generator, or an object used as one."""
-
-    def __next__(self) -> T_co:
-        """Return the next item."""
-        ...
-
-    def close(self) -> None:
-        """Make no more."""
-        ...
 
 
 class BackgroundThread:
@@ -75,15 +62,12 @@ class BackgroundThread:
         threads = get_num_threads() if threads is None else threads
         arguments = (work, failed, last, self._ended, threads, on_this_stream())
         self._thread = threading.Thread(target=_run, args=arguments, name=f"spsample {name}", daemon=True)
+        self.start = self._thread.start
 
     @property
     def is_here(self) -> bool:
         """False in a forked process, which has no such thread."""
         return self._process == os.getpid()
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for the thread to end, at most so long.
@@ -159,7 +143,7 @@ class _ItemQueue(Generic[T]):
     What is counted is counted by the thread alone, from the words.
     """
 
-    def __init__(self, items: ClosableIterator[T], ahead: Ahead, shared: _Shared, name: str) -> None:
+    def __init__(self, items: Generator[T, None, None], ahead: Ahead, shared: _Shared, name: str) -> None:
         self.source = items
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.words: SimpleQueue[str] = SimpleQueue()
@@ -315,7 +299,7 @@ class StageChain:
         return self._shared.failures
 
     def prefetch(
-        self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
+        self, items: Generator[T, None, None], ahead: int | Ahead, name: str, threads: int | None = None
     ) -> Prefetcher[T]:
         """Start a thread that makes `items`; its kernels have `threads`, or as many as those of the caller."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
@@ -379,7 +363,7 @@ class Chunk(NamedTuple):
     nbytes: int
 
 
-def chunks(items: ClosableIterator[Delivered], most: int) -> Generator[Chunk, None, None]:
+def chunks(items: Generator[Delivered, None, None], most: int) -> Generator[Chunk, None, None]:
     """Yield the batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
 
     An exception of `items` comes after the batches before it.

@@ -176,7 +176,7 @@ class Lockstep(Generic[T]):
         self._generator: Generator[T, None, None] | None = None
         self._is_over = comm is None
 
-    def over(self, generator: Generator[T, None, None]) -> Lockstep[T] | Generator[T, None, None]:
+    def over(self, generator: Generator[T, None, None]) -> Any:
         """Set the generator, which calls `synchronize`; return its items."""
         self._generator = generator
         return generator if self.comm is None else self

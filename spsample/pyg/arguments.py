@@ -102,7 +102,8 @@ def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
     """
     if input_nodes is None:
         return None
-    if isinstance(input_nodes, str) or (isinstance(input_nodes, tuple) and isinstance(next(iter(input_nodes), 0), str)):
+    first = next(iter(input_nodes), 0) if isinstance(input_nodes, tuple) else input_nodes
+    if isinstance(first, str):
         expected = "vertex ids, or a mask over the vertices: the data have no types"
         raise DTypeError(argument="input_nodes", given=repr(input_nodes), expected=expected)
     held = input_nodes.detach().cpu() if isinstance(input_nodes, torch.Tensor) else input_nodes

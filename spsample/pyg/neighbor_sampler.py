@@ -313,14 +313,12 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     moved[:distinct] = torch.from_numpy(first).to(place.device)
     hop_edges = output.num_sampled_edges[0]
     counts = torch.bincount(output.col[:hop_edges], minlength=distinct)
-    starts, repeats = counts.cumsum(0) - counts, counts[place]
-    ends = repeats.cumsum(0)
-    copied = torch.arange(int(repeats.sum()), device=place.device)
-    copied += torch.repeat_interleave(starts[place] - (ends - repeats), repeats)
-    order = torch.cat([copied, torch.arange(hop_edges, len(output.col), device=place.device)])
-    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), repeats)
+    edges = torch.arange(len(output.col), device=place.device)
+    into = torch.split(edges[:hop_edges], counts.tolist())  # by seed
+    order = torch.cat([*(into[seed] for seed in minibatch.seed_inverse), edges[hop_edges:]])
+    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), counts[place])
     output.node = torch.cat([output.node[place], output.node[distinct:]])
     output.row = moved[output.row[order]]
     output.col = torch.cat([target, moved[output.col[hop_edges:]]])
     output.edge = output.edge[order]
-    output.num_sampled_nodes[0], output.num_sampled_edges[0] = seeds, len(copied)
+    output.num_sampled_nodes[0], output.num_sampled_edges[0] = seeds, len(target)

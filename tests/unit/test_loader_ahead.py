@@ -98,7 +98,7 @@ def test_batches_do_not_change_by_a_bit(name, fetch, prefetch, bulk_size, stops,
 def test_a_source_is_told_of_every_call_a_bulk_ahead(prefetch, fetch):
     source = Told(X)
     loader = loader_of(source, prefetch=prefetch, fetch=fetch)
-    bulks = len(list(loader._stages.assignment.bulk_ranges(0, 17, 4, 1 if prefetch == 0 else 8)))
+    bulks = len(list(loader._assignment.bulk_ranges(0, 17, 4, 1 if prefetch == 0 else 8)))
     known, calls = [], []
     for _ in range(3):
         before = source.calls
