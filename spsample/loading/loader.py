@@ -10,10 +10,10 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_choice, require_int, short
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
-from spsample.errors import DTypeError, InputError
+from spsample.errors import InputError
 from spsample.features import score
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader, SamplingGroup
@@ -192,10 +192,8 @@ class BulkLoader(Loader):
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
             self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads)
             require_choice("fetch", fetch, FETCHES)
-            function: Any = transform
-            if function is not None and not callable(function):
-                given, expected = short(function), "a function of a batch, or None"
-                raise DTypeError(argument="transform", given=given, expected=expected)
+            if transform is not None:
+                require_type("transform", transform, Callable, "a function of a batch, or None")
             cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
@@ -225,11 +223,15 @@ class BulkLoader(Loader):
                 bulk_size=self.ahead.most_batches,
                 memory_budget=memory_budget,
             )
+        self._prepare_passes(graph)
+
+    def _prepare_passes(self, graph: BaseGraph) -> None:
+        """Get all that passes share; collective."""
         is_alone, has_threads = self.comm.size == 1, self.ahead.prefetch > 0
         self._duplicates = Duplicates(graph, self.features) if has_threads and not is_alone else None
         self._left: StageChain | None = None  # of the last pass: its threads end once those of the other ranks do
         may_choose = is_alone and has_threads and self.ahead.stage_threads is None
-        has_choice = may_choose and not is_hinted and self.device is None
+        has_choice = may_choose and not self._looks_ahead and self.device is None
         self._serial_choice = SerialChoice() if has_choice else None  # None where passes always have threads, or never
 
     @property
@@ -336,10 +338,10 @@ class BulkLoader(Loader):
         if self.comm.size == 1:
             return
         ahead, cut = self.ahead, self._cut.identity()
-        require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=ahead.prefetch)
+        sizes = {"batch_size": self.batch_size, "bulk_size": ahead.bulk_size, "prefetch": ahead.prefetch}
         budgets = {"memory_budget": ahead.memory_budget is None, "stage_threads": ahead.stage_threads is None}
         order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
-        require_same(self.comm, bulk_size=ahead.bulk_size, fetch=self._fetch, **budgets, **order)
+        require_same(self.comm, seeds=self.seeds_sha256, fetch=self._fetch, **sizes, **budgets, **order)
         require_same(self.comm, ranks=self._assignment.identity, **self.collate.contents(self.seeds))
 
     def _buffers(self) -> Buffers:

@@ -39,11 +39,8 @@ class _Plan(NamedTuple):
     def fits(self, data: Data) -> bool:
         """Return whether data still have the same attributes."""
         now = data._store._mapping
-        return (
-            data is self.data
-            and now.keys() == self.held.keys()
-            and all(now[key] is value for key, value in self.held.items())
-        )
+        has_keys = data is self.data and now.keys() == self.held.keys()
+        return has_keys and all(now[key] is value for key, value in self.held.items())
 
 
 class Attributes:
@@ -66,7 +63,7 @@ class Attributes:
         plan = self._plan
         if plan is None or not plan.fits(data):
             plan = self._plan = self._planned(data)
-        held = plan.held.copy()
+        held = {"n_id": output.node, "e_id": output.edge, **plan.held}
         for key, of_edges, dim in plan.rows:
             held[key] = _selected(held[key], output.edge if of_edges else output.node, dim)
         if "edge_index" in held:
@@ -79,8 +76,6 @@ class Attributes:
             held["adj_t"] = _sampled_entries(held["adj_t"], output)
         if "num_nodes" in held:
             held["num_nodes"] = len(output.node)
-        held.setdefault("n_id", output.node)
-        held.setdefault("e_id", output.edge)
         input_id, time = output.metadata
         held |= {
             "batch": output.batch,

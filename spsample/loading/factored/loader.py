@@ -200,24 +200,22 @@ class FactoredLoader(Loader):
             self._under_way.fail(error)
 
     def set_sampler_ranks(self, sampler_ranks: int) -> None:
-        """Let another number of ranks sample, from the next pass on; collective."""
-        before, bulk_size, rank = self.roles, self.bulk_size, self.comm.rank
+        """Let another number of ranks sample, from the next pass on; collective.
+
+        Where a rank cannot have its new role, all raise the error, and the loader is closed.
+        """
         with collective(self.comm, call="another number of samplers"):
             roles = require_roles(self.comm.size, sampler_ranks)
         require_same(self.comm, sampler_ranks=sampler_ranks)
-        self.roles = roles
-        has_changed = before.samples(rank) != self.roles.samples(rank)
+        before, self.roles = self.roles, roles
         try:
-            self._place_again(has_changed)
+            with collective(self.comm, call="features of another role"):
+                if before.samples(self.comm.rank) != roles.samples(self.comm.rank):
+                    self._place_features()
             self._plan_bulks()
             self._require_same_data()
         except SpSampleError:  # on all ranks
-            self.roles, self.bulk_size = before, bulk_size
-            try:
-                self._place_again(has_changed)
-            except SpSampleError:  # there are no features now
-                self.close()
-                raise
+            self.close()
             raise
 
     def trial_bulk(self) -> list[MiniBatch]:
@@ -311,12 +309,6 @@ class FactoredLoader(Loader):
                 expected="features that each rank reads by itself: an array, or those of a store",
                 hint="Each trainer is in a batch of its own.",
             )
-
-    def _place_again(self, has_changed: bool) -> None:
-        """Make other features where the role of this rank has changed; collective."""
-        with collective(self.comm, call="features of another role"):
-            if has_changed:
-                self._place_features()
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which have the graph; collective."""
