@@ -10,10 +10,10 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_choice, require_int, require_type
+from spsample.common.checks import require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import score
 from spsample.features.scores import usual_score
 from spsample.loading.base import Loader, SamplingGroup
@@ -192,8 +192,9 @@ class BulkLoader(Loader):
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
             self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads)
             require_choice("fetch", fetch, FETCHES)
-            if transform is not None:
-                require_type("transform", transform, Callable, "a function of a batch, or None")
+            function: Any = transform
+            if function is not None and not callable(function):
+                raise DTypeError(argument="transform", given=short(function), expected="a function of a batch, or None")
             cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)

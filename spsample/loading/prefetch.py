@@ -8,7 +8,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -273,6 +273,11 @@ class StageChain:
     phases
         Counts of the time for which each thread waits for room; None for none.
 
+    Attributes
+    ----------
+    failures : list of Exception
+        Errors of the threads, the first one first.
+
     Examples
     --------
     >>> with StageChain() as chain:
@@ -287,16 +292,12 @@ class StageChain:
 
     def __init__(self, *, waits: bool = True, phases: Phases | None = None) -> None:
         self._shared = _Shared(Phases() if phases is None else phases)
+        self.failures = self._shared.failures
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else MAX_JOIN_SECONDS
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._shared, _end, self._prefetchers, seconds)
-
-    @property
-    def failures(self) -> list[Exception]:
-        """Errors of the threads, the first one first."""
-        return self._shared.failures
 
     def prefetch(
         self, items: Generator[T, None, None], ahead: int | Ahead, name: str, threads: int | None = None
@@ -383,7 +384,7 @@ def chunks(items: Generator[Delivered, None, None], most: int) -> Generator[Chun
     [1, 2, 4, 4, 1]
     """
     most_now = 1
-    try:
+    with closing(items):
         while True:
             batches: deque[Delivered] = deque()
             nbytes, held, begin = 0, 0, time.perf_counter()
@@ -406,8 +407,6 @@ def chunks(items: Generator[Delivered, None, None], most: int) -> Generator[Chun
             yield Chunk(batches, nbytes)
             most_now = min(2 * most_now, MAX_BATCHES)
             del batches
-    finally:
-        items.close()
 
 
 def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:

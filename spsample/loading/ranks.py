@@ -198,10 +198,6 @@ class Lockstep(Generic[T]):
             self._is_over = True
             raise
 
-    def __iter__(self) -> Lockstep[T]:
-        """Return itself."""
-        return self
-
     def __next__(self) -> T:
         """Return the next item."""
         if self._generator is None:

@@ -20,9 +20,6 @@ from spsample.loading.order import Order, as_seeds
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 
-_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler", "dataset", "collate_fn")
-"""Arguments of torch's loader that are used; PyG's replaces the last two by its own without a word."""
-
 _NO_TIME = "Sampling by time is not there: remove edges that are too late from the data before."
 _REFUSED: dict[str, tuple[Any, str]] = {
     "input_time": (None, _NO_TIME),
@@ -139,15 +136,9 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
     Raises
     ------
-    DTypeError
-        For a name that PyG's loader would not take either.
     InputError
         If an argument has a value that is not taken here.
     """
-    unknown = options.keys() - {*_TAKEN, *_REFUSED, *_NEEDLESS}
-    if unknown:
-        expected = "arguments of torch_geometric.loader.NeighborLoader, or of spsample.BulkLoader"
-        raise DTypeError(argument=min(unknown), given="an argument of that name", expected=expected)
     batches = options.get("batch_sampler")
     has_parts = all(hasattr(batches, name) for name in ("sampler", "batch_size", "drop_last"))
     is_own = isinstance(batches, BatchSampler) and type(batches).__iter__ is not BatchSampler.__iter__
@@ -165,7 +156,7 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
         needless.setdefault(instead, []).append(name)
     if needless:
         warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
-    return {name: options[name] for name in _TAKEN[:-2] if name in options}
+    return {name: value for name, value in options.items() if name not in _REFUSED and name not in _NEEDLESS}
 
 
 def warn_needless(what: str = f"workers: {_THREADS}") -> None:
