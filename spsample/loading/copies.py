@@ -165,12 +165,9 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
     (0, device(type='cpu'))
     """
     if device is not None and not from_host:
-        raise InputError(
-            argument="device",
-            given=f"{device!r} with a graph on a device",
-            expected="None: batches are made there, and nothing is to be copied",
-            hint="With backend='cpu' or none the host samples, and batches are copied.",
-        )
+        expected = "None: batches are made there, and nothing is to be copied"
+        hint = "With backend='cpu' or none the host samples, and batches are copied."
+        raise InputError(argument="device", given=f"{device!r} with a graph on a device", expected=expected, hint=hint)
     return Copies(None if device is None else require_device("device", device))
 
 
@@ -257,9 +254,6 @@ def tree_map(value: Any, function: Callable[[Any], Any]) -> Any:
     pyg = sys.modules.get("torch_geometric.data.data")  # not imported for it
     if pyg is not None and isinstance(value, pyg.BaseData):
         return copy.copy(value).apply(lambda item: tree_map(item, function) if is_tensor(item) else item)
-    raise DTypeError(
-        argument="transform",
-        given=f"{short(value)} of type {type(value).__name__}, to be copied to a device",
-        expected=_EXPECTED_ARRAYS,
-        hint="Without device= a transform may return anything, on any device.",
-    )
+    given = f"{short(value)} of type {type(value).__name__}, to be copied to a device"
+    hint = "Without device= a transform may return anything, on any device."
+    raise DTypeError(argument="transform", given=given, expected=_EXPECTED_ARRAYS, hint=hint)

@@ -287,11 +287,8 @@ class BulkLoader(Loader):
 
     def _require_whole_batches(self, view: str, whose: str) -> None:
         if not self._assignment.gives_whole_batches:
-            raise InputError(
-                argument="batches",
-                given=f"'cooperative' with {view}",
-                expected=f"'shuffled' or 'local': a rank has some rows of a cooperative batch, {whose} models need all",
-            )
+            expected = f"'shuffled' or 'local': a rank has some rows of a cooperative batch, {whose} models need all"
+            raise InputError(argument="batches", given=f"'cooperative' with {view}", expected=expected)
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
         """Yield the bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.

@@ -183,11 +183,8 @@ def batches_of(
             raise InputError(argument="parts", given="parts with batches='shuffled'", expected=expected)
         return None
     if drop_last:
-        raise InputError(
-            argument="drop_last",
-            given="True with batches='local'",
-            expected="False: a rank's local batches are all of about one size, and none is a last one to leave out",
-        )
+        expected = "False: a rank's local batches are all of about one size, and none is a last one to leave out"
+        raise InputError(argument="drop_last", given="True with batches='local'", expected=expected)
     return local_batches_of(parts, graph, seeds, batch_size)
 
 
@@ -210,21 +207,17 @@ def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size
         of_vertices, num_parts = parts_on_ranks(graph, parts)
         of_seeds = of_vertices[seeds].astype(np.int64)
     elif graph.num_block_rows == 1 < graph.comm.size:
-        raise InputError(
-            argument="batches",
-            given=f"'local' for a graph that each of {graph.comm.size} ranks has all of",
-            expected="a graph in two or more block rows, or parts: which vertices are local to which ranks",
-            hint="BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))",
-        )
+        given = f"'local' for a graph that each of {graph.comm.size} ranks has all of"
+        expected = "a graph in two or more block rows, or parts: which vertices are local to which ranks"
+        hint = "BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))"
+        raise InputError(argument="batches", given=given, expected=expected, hint=hint)
     else:
         of_seeds, num_parts = graph.block_rows_of(seeds), graph.num_block_rows
     without = np.flatnonzero(np.bincount(of_seeds, minlength=num_parts) == 0)
     if len(without):  # its ranks would have no batches
         which = f"{without[0]} of {num_parts}"
-        raise InputError(
-            argument="batches" if parts is None else "parts",
-            given=f"'local', with no seeds in block row {which}" if parts is None else f"no seeds in part {which}",
-            expected="seeds in each of them",
-            hint="Take a partition that spreads the seeds over its parts, or batches='shuffled'.",
-        )
+        given = f"'local', with no seeds in block row {which}" if parts is None else f"no seeds in part {which}"
+        expected = "seeds in each of them"
+        hint = "Take a partition that spreads the seeds over its parts, or batches='shuffled'."
+        raise InputError(argument="batches" if parts is None else "parts", given=given, expected=expected, hint=hint)
     return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)

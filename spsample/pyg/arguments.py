@@ -122,12 +122,9 @@ def checked_type(subgraph_type: Any) -> str:
     """
     word = str(getattr(subgraph_type, "value", subgraph_type))
     if word not in _SUBGRAPH_TYPES:
-        raise InputError(
-            argument="subgraph_type",
-            given=repr(word),
-            expected=" or ".join(map(repr, _SUBGRAPH_TYPES)),
-            hint="The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...).",
-        )
+        expected = " or ".join(map(repr, _SUBGRAPH_TYPES))
+        hint = "The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...)."
+        raise InputError(argument="subgraph_type", given=repr(word), expected=expected, hint=hint)
     return word
 
 

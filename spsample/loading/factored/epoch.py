@@ -76,12 +76,9 @@ class BatchQueue:
             If the queue could never hold it.
         """
         if len(packed) > self.most_bytes:
-            raise CapacityError(
-                argument="queue_memory",
-                given=f"{self.most_bytes} bytes",
-                expected=f"room for batch {batch}: {len(packed)} bytes",
-                hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
-            )
+            expected = f"room for batch {batch}: {len(packed)} bytes"
+            hint = "Give more memory, or use smaller batches, fanouts or layer sizes."
+            raise CapacityError(argument="queue_memory", given=f"{self.most_bytes} bytes", expected=expected, hint=hint)
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_closed or batch in self._owed or self.nbytes + len(packed) <= self.most_bytes

@@ -303,12 +303,10 @@ class FactoredLoader(Loader):
             features = self._features_of(self.roles.samples(self.comm.rank))
             self.collate = Collate(features, self.labels, self._local_graph)
         if comm_of(self.features).size > 1:
-            raise InputError(
-                argument="features",
-                given=f"{type(self.features).__name__}, which all ranks gather at once",
-                expected="features that each rank reads by itself: an array, or those of a store",
-                hint="Each trainer is in a batch of its own.",
-            )
+            given = f"{type(self.features).__name__}, which all ranks gather at once"
+            expected = "features that each rank reads by itself: an array, or those of a store"
+            hint = "Each trainer is in a batch of its own."
+            raise InputError(argument="features", given=given, expected=expected, hint=hint)
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which have the graph; collective."""
@@ -332,12 +330,10 @@ class FactoredLoader(Loader):
         first = everyone[0]  # rank 0 trains
         other = [rank for rank, data in enumerate(everyone) if trains[rank] and data != first]
         if other:
-            raise InputError(
-                argument="features",
-                given=f"{everyone[other[0]]} on {self.comm.named(other)}, {first} on rank 0",
-                expected="the same on all ranks that may train",
-                hint="With switches=False samplers need neither features nor labels.",
-            )
+            given = f"{everyone[other[0]]} on {self.comm.named(other)}, {first} on rank 0"
+            expected = "the same on all ranks that may train"
+            hint = "With switches=False samplers need neither features nor labels."
+            raise InputError(argument="features", given=given, expected=expected, hint=hint)
 
     def _size_within(self, plan: BulkPlan) -> int:
         """Return the batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
@@ -352,12 +348,10 @@ class FactoredLoader(Loader):
         plan.require(min(size, batches))
         if room < min(size, batches):
             bulk = count(size, "minibatch", "minibatches")
-            raise CapacityError(
-                argument="queue_memory",
-                given=format_bytes(self.queue_memory),
-                expected=f"room for one bulk: {format_bytes(queued(size))} for {bulk}",
-                hint=f"At most {room} fit; or use smaller batches, fanouts or layer sizes.",
-            )
+            given = format_bytes(self.queue_memory)
+            expected = f"room for one bulk: {format_bytes(queued(size))} for {bulk}"
+            hint = f"At most {room} fit; or use smaller batches, fanouts or layer sizes."
+            raise CapacityError(argument="queue_memory", given=given, expected=expected, hint=hint)
         return size
 
 
@@ -365,10 +359,7 @@ def _local(graph: BaseGraph) -> Any:
     """Return the whole graph, which every rank has."""
     local = getattr(graph, "graph", None)
     if graph.host is None or local is None:
-        raise InputError(
-            argument="graph",
-            given=repr(graph),
-            expected="a ReplicatedGraph: a sampler has all of it",
-            hint="Of a partitioned graph choose another pipeline.",
-        )
+        expected = "a ReplicatedGraph: a sampler has all of it"
+        hint = "Of a partitioned graph choose another pipeline."
+        raise InputError(argument="graph", given=repr(graph), expected=expected, hint=hint)
     return local

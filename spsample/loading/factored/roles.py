@@ -136,19 +136,13 @@ def require_roles(ranks: int, samplers: int) -> Roles:
     InputError
     """
     if ranks < 2:
-        raise InputError(
-            argument="pipeline",
-            given="'factored' on 1 rank",
-            expected="at least 2 ranks: one that samples, one that trains",
-            hint="Start it with spsample launch -n, mpirun or torchrun, or choose another pipeline.",
-        )
+        expected = "at least 2 ranks: one that samples, one that trains"
+        hint = "Start it with spsample launch -n, mpirun or torchrun, or choose another pipeline."
+        raise InputError(argument="pipeline", given="'factored' on 1 rank", expected=expected, hint=hint)
     samplers = require_int("sampler_ranks", samplers, minimum=1)
     if samplers >= ranks:
-        raise InputError(
-            argument="sampler_ranks",
-            given=f"{samplers} of {ranks} ranks",
-            expected=f"at most {ranks - 1}: one rank has to train",
-        )
+        expected = f"at most {ranks - 1}: one rank has to train"
+        raise InputError(argument="sampler_ranks", given=f"{samplers} of {ranks} ranks", expected=expected)
     return Roles(ranks, samplers)
 
 
