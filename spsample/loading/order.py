@@ -70,7 +70,7 @@ class Delivered(NamedTuple):
 class Order:
     """All seeds, in the order given or in one that follows from the random seed and the epoch.
 
-    A subclass that draws is for a loader on one rank, whose features do not look ahead into the next epoch.
+    A subclass that draws is for a loader on one rank.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ class Pass:
 
     def _serial(self, first: int, make: Make) -> Generator[Delivered, None, None]:
         """Yield batches from ``first`` on, each made when it is asked for."""
-        alone = Lockstep[Any]()
+        alone = Lockstep()
         bulks = self.bulks(first, warm_up_divisor(self._loader.ahead.prefetch) if self._looks else 1, alone)
         made = self._made(bulks, make, self._loader.features, alone)
         if self._copies.device is not None:
@@ -154,7 +154,7 @@ class Pass:
         duplicates = loader._duplicates
         comms = (None, None) if duplicates is None else duplicates.comms
         sampling, gathering = (
-            Lockstep[Any](comm, chain.failures, partial(phases.timed, waiting_for("ranks", stage)))
+            Lockstep(comm, chain.failures, partial(phases.timed, waiting_for("ranks", stage)))
             for comm, stage in zip(comms, ("sampling", "features"), strict=True)
         )
         bulks = self.bulks(first, (1 + self._looks) * warm_up_divisor(ahead.prefetch), sampling)
@@ -174,7 +174,7 @@ class Pass:
         return sampled, items
 
     def _made(
-        self, bulks: Iterator[RankBulk], make: Make, features: FeatureSource | None, lockstep: Lockstep[Any]
+        self, bulks: Iterator[RankBulk], make: Make, features: FeatureSource | None, lockstep: Lockstep
     ) -> Generator[Delivered, None, None]:
         """Yield the batches of bulks, with features; distributed features are gathered in step.
 
@@ -201,7 +201,7 @@ class Pass:
         """Return the minibatches that this rank has of a bulk, one for each step."""
         return self._loader._assignment.minibatches(bulk.bulk, bulk.first, bulk.batches)
 
-    def bulks(self, first: int, warm_up: int, lockstep: Lockstep[Any]) -> Generator[RankBulk, None, None]:
+    def bulks(self, first: int, warm_up: int, lockstep: Lockstep) -> Generator[RankBulk, None, None]:
         """Yield bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
         loader, assignment, duplicates = self._loader, self._loader._assignment, self._loader._duplicates
         graph = loader.graph if lockstep.comm is None or duplicates is None else duplicates.graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from spsample.comm import Communicator, collective
 from spsample.comm.objects import comm_of
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
-
-T = TypeVar("T")
 
 
 class BatchAssignment:
@@ -147,7 +145,7 @@ def duplicated(shared: Any, hint: str) -> Any:
         raise BackendError(f"{error} {hint}") from error
 
 
-class Lockstep(Generic[T]):
+class Lockstep:
     """The items of a generator whose work is collective: one generator on each rank, in a thread of its own.
 
     Before each piece of collective work, and once after the last, the generator calls `synchronize`, which waits for
@@ -173,10 +171,10 @@ class Lockstep(Generic[T]):
     ) -> None:
         self.comm: Any = comm
         self._failures, self._timed = failures, timed
-        self._generator: Generator[T, None, None] | None = None
+        self._generator: Generator[Any, None, None] | None = None
         self._is_over = comm is None
 
-    def over(self, generator: Generator[T, None, None]) -> Any:
+    def over(self, generator: Generator[Any, None, None]) -> Any:
         """Set the generator, which calls `synchronize`; return its items."""
         self._generator = generator
         return generator if self.comm is None else self
@@ -198,7 +196,7 @@ class Lockstep(Generic[T]):
             self._is_over = True
             raise
 
-    def __next__(self) -> T:
+    def __next__(self) -> Any:
         """Return the next item."""
         if self._generator is None:
             raise StopIteration
