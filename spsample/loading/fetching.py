@@ -12,7 +12,7 @@ from spsample.backends import backend_for
 from spsample.features.device import StagedFetch
 from spsample.features.gathering import SlotMap, row_reader
 from spsample.loading.batch import RowMemory, gather_features
-from spsample.planning.budget import NOTHING_AHEAD, USE_BYTES, FeaturesAhead
+from spsample.planning.budget import USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,10 +79,8 @@ def with_rows(
         del minibatch, x
 
 
-def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
+def features_ahead(features: FeatureSource, fetch: str, looks_ahead: bool) -> FeaturesAhead:
     """Return the memory of hints and fetched rows, for the plan of a loader: ids and next uses, and rows of a bulk."""
-    if features is None:
-        return NOTHING_AHEAD
     by_bulk = fetch == "bulk"
     return FeaturesAhead(
         known_bulks=int(looks_ahead),

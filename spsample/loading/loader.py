@@ -344,14 +344,13 @@ class BulkLoader(Loader):
 
     def _buffers(self) -> Buffers:
         """Return the buffers beside a bulk, for the plan."""
-        features, whole = self.features, self._assignment.gives_whole_batches
-        return Buffers(
-            prefetch=self.ahead.prefetch,
-            feature_batches=0 if features is None else FEATURE_BATCHES + self._copies.batches,
-            feature_bytes=0 if features is None else 4 * features.dim,
-            ahead=features_ahead(features, self._fetch, self._looks_ahead),
-            share=None if whole else partial(self._assignment.of_rank, comm=self.comm),
-        )
+        features, prefetch = self.features, self.ahead.prefetch
+        whole = self._assignment.gives_whole_batches
+        share = None if whole else partial(self._assignment.of_rank, comm=self.comm)
+        if features is None:
+            return Buffers(prefetch, share=share)
+        ahead = features_ahead(features, self._fetch, self._looks_ahead)
+        return Buffers(prefetch, FEATURE_BATCHES + self._copies.batches, 4 * features.dim, ahead, share)
 
 
 def _bytes_of(batch: Batch) -> int:
