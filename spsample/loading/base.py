@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from spsample.backends import get_backend
 from spsample.errors import InputError
 from spsample.features import CacheCounts
 from spsample.loading.local_order import Batches, ShuffledBatches
@@ -13,6 +15,7 @@ from spsample.loading.order import Delivered, Order, checked_place
 from spsample.planning.bulk_sampling import sample_within
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 from spsample.timeline import Phases
 
@@ -23,11 +26,28 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.copies import Copies
-    from spsample.loading.options import SamplingGroup
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class SamplingGroup:
+    """Options of loaders: order of the seeds, and sampling."""
+
+    shuffle: bool | Order = True
+    drop_last: bool = False
+    random_seed: int = 0
+    edge_ids: bool = False
+    backend: str | None = None
+
+    def __post_init__(self) -> None:
+        require_bool("drop_last", self.drop_last)
+        require_bool("edge_ids", self.edge_ids)
+        loaded = get_backend(self.backend)  # now: in a process forked while a thread loads it, it could never be loaded
+        if self.backend is not None:
+            object.__setattr__(self, "backend", loaded.name)
 
 
 class Loader:
@@ -187,9 +207,42 @@ class Loader:
             **self._cut.identity(),
         }
 
+    def _workload_of(self, graph: BaseGraph) -> Workload:
+        """Return the batches of an epoch, for the plan."""
+        bounds = self._cut.bounds(0, self.num_batches)
+        return Workload(
+            graph=graph,
+            seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
+            batch_ptr=bounds,
+            sampler=self.sampler,
+            batch_size=self.batch_size,
+            edge_ids=self.edge_ids,
+            backend=self.backend,
+            shuffle=self.shuffle,
+        )
+
     def _deliver_by(self, copies: Copies, timeline: Timeline | None) -> None:
         self._copies = copies
         self.phases = Phases(("sampling", "features", *copies.phases, "waiting"), timeline)
+
+    def _seeds_of(self, epoch: int, positions: NDArray[np.int64], first: int, end: int) -> NDArray[np.int64]:
+        """Return the seeds of the batches from ``first`` to ``end`` of an epoch, from the positions in its order.
+
+        All that is sampled is sampled for these: a loader of other seeds than vertices has its own here.
+        """
+        return self.seeds[positions[self._cut.places(first, end)]]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
+
+        With `device` also ``copies``: the host's work for them, while a GPU copies. With prefetch the threads' own
+        waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
+        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
+        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
+        ``"copies waiting for input"`` and ``"copies waiting for room"``.
+        """
+        return self.phases.seconds
 
     @property
     def device(self) -> Any:
@@ -223,7 +276,7 @@ class Loader:
         return sample_within(
             self.plan,
             graph,
-            self.seeds[positions[self._cut.places(first, end)]],
+            self._seeds_of(epoch, positions, first, end),
             self.sampler,
             batch_size=self.batch_size,
             random_seed=self.random_seed,

@@ -199,9 +199,6 @@ def _labels(labels: Any, num_nodes: int) -> NDArray[Any] | None:
         return None
     array = as_array("labels", labels.float() if is_bfloat16(labels) else labels)
     if array.ndim not in (1, 2) or len(array) != num_nodes:
-        raise InputError(
-            argument="labels",
-            given=f"shape {array.shape}",
-            expected=f"a label or a row of labels per vertex: ({num_nodes},) or ({num_nodes}, classes)",
-        )
+        expected = f"a label or a row of labels per vertex: ({num_nodes},) or ({num_nodes}, classes)"
+        raise InputError(argument="labels", given=f"shape {array.shape}", expected=expected)
     return array

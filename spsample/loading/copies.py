@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.loading.order import Delivered
-    from spsample.loading.prefetch import ClosableIterator
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
@@ -46,44 +44,6 @@ _NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
 _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
 
-class Copies:
-    """The last stage of a batch that has its features; this one leaves batches where they are.
-
-    Attributes
-    ----------
-    device
-        The device to which they are delivered; None: where they are made.
-    batches : int
-        Batches that the host holds for the stage.
-    phases : tuple of str
-        Phases of its time.
-    """
-
-    device: Any = None
-    batches = 0
-    phases: tuple[str, ...] = ()
-
-    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Return memory for the features of a batch, from which they are copied at once; None: any memory will do."""
-        return None
-
-    def sent(self, batch: Any) -> Any:
-        """Begin to copy a batch, or the result of a transform of one."""
-        return batch
-
-    def arrived(self, batch: Any) -> Any:
-        """Make a batch that was sent ready for use on the current stream of the thread that calls this."""
-        return batch
-
-    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
-        """Return the items, with batches that were sent; closed with the result."""
-        return items
-
-    def received(self, item: Delivered) -> Delivered:
-        """Return an item of `over` with a batch that is ready."""
-        return item
-
-
 class _OnItsWay(NamedTuple):
     """A batch whose arrays are tensors, and the bytes of all of them, in the order of their copies."""
 
@@ -91,66 +51,87 @@ class _OnItsWay(NamedTuple):
     landed: list[Any]
 
 
-class ToDevice(Copies):
-    """Batches are copied, all arrays of one at once.
+class Copies:
+    """The last stage of a batch that has its features: it is copied to a device, all of its arrays at once.
 
     Parameters
     ----------
-    device : torch.device
+    device : torch.device or None
+        None: batches stay where they are made.
     transfer : Transfer, optional
         The way of the bytes; as the device needs it where None.
+
+    Attributes
+    ----------
+    batches : int
+        Batches that the host holds for the stage.
+    phases : tuple of str
+        Phases of its time.
     """
 
-    phases: tuple[str, ...] = (COPIES,)
-
-    def __init__(self, device: torch.device, transfer: Any = None) -> None:
-        from spsample.loading.transfer import transfer_to
-
-        self.device = device
+    def __init__(self, device: torch.device | None, transfer: Any = None) -> None:
+        self.device, self._transfer = device, transfer
+        self.batches = 0
+        self.phases: tuple[str, ...] = ()
+        if device is None:
+            return
         self.batches = PINNED_BATCHES if device.type == "cuda" else COPIED_BATCHES
-        self._transfer = transfer_to(device) if transfer is None else transfer
+        self.phases = (COPIES,)
+        if transfer is None:
+            from spsample.loading.transfer import transfer_to
 
-    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
-        """Return pinned memory, where the device is a GPU and there is much to copy."""
-        rows: NDArray[np.float32] | None = self._transfer.rows(count, dim)
-        return rows
+            self._transfer = transfer_to(device)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ToDevice, (self.device,)  # streams and pinned memory belong to a process
+        return Copies, (self.device,)  # streams and pinned memory belong to a process
 
-    def sent(self, batch: Any) -> _OnItsWay:
-        """Begin to copy a batch; its arrays may be freed afterwards, and all but those of `rows` may be changed."""
+    def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
+        """Return pinned memory for features, where the device is a GPU and there is much to copy; None: any will do."""
+        return None if self.device is None else self._transfer.rows(count, dim)
+
+    def sent(self, batch: Any) -> Any:
+        """Begin to copy a batch, or the result of a transform of one.
+
+        Its arrays may be freed afterwards, and all but those of `rows` may be changed.
+        """
+        if self.device is None:
+            return batch
         from spsample.loading.transfer import PackedTensors
 
         arrays: list[Any] = []
+        landed: list[Any] = []
 
         def note(array: Any) -> Any:
             arrays.append(array)
             return array
 
+        def apart(values: NDArray[np.uint8]) -> Any:
+            rows = self._transfer.send_rows(values)
+            if rows is None:
+                return None
+            landed.append(rows)
+            return rows.whole
+
         tree_map(batch, note)
-        landed: list[Any] = []
-        packed = PackedTensors(arrays, partial(self._sent_apart, landed))
+        packed = PackedTensors(arrays, apart)
         landed.append(self._transfer.send(packed.nbytes, packed.write))
         tensors = iter(packed.tensors(landed[-1].whole))
         return _OnItsWay(tree_map(batch, lambda array: next(tensors)), landed)
 
-    def _sent_apart(self, landed: list[Any], values: NDArray[np.uint8]) -> Any:
-        """Begin to copy memory that `rows` gave, and return its bytes on the device; None of other memory."""
-        rows = self._transfer.send_rows(values)
-        if rows is None:
-            return None
-        landed.append(rows)
-        return rows.whole
-
-    def arrived(self, batch: _OnItsWay) -> Any:
-        """Let the current stream wait for the copy."""
+    def arrived(self, batch: Any) -> Any:
+        """Make a batch that was sent ready for use on the current stream of the thread that calls this."""
+        if self.device is None:
+            return batch
         for landed in batch.landed:
             self._transfer.receive(landed)
         return batch.batch
 
-    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
-        """Yield the items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
+    def received(self, item: Delivered) -> Delivered:
+        """Return an item with a batch that has arrived."""
+        return item if self.device is None else item._replace(batch=self.arrived(item.batch))
+
+    def over(self, items: Generator[Delivered, None, None], phases: Phases) -> Generator[Delivered, None, None]:
+        """Yield the items, each sent as it comes; a GPU goes on to copy while the next one is waited for."""
         with closing(items):
             while (item := next(items, None)) is not None:
                 with phases.timed(COPIES, item.batch_id):
@@ -158,10 +139,6 @@ class ToDevice(Copies):
                 del item
                 yield sent
                 del sent
-
-    def received(self, item: Delivered) -> Delivered:
-        """Return the item, with its batch."""
-        return item._replace(batch=self.arrived(item.batch))
 
 
 def copies_to(device: Any, *, from_host: bool = True) -> Copies:
@@ -187,16 +164,11 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
     >>> copies_to(None).batches, copies_to("cpu").device
     (0, device(type='cpu'))
     """
-    if device is None:
-        return Copies()
-    if not from_host:
-        raise InputError(
-            argument="device",
-            given=f"{device!r} with a graph on a device",
-            expected="None: batches are made there, and nothing is to be copied",
-            hint="With backend='cpu' or none the host samples, and batches are copied.",
-        )
-    return ToDevice(require_device("device", device))
+    if device is not None and not from_host:
+        expected = "None: batches are made there, and nothing is to be copied"
+        hint = "With backend='cpu' or none the host samples, and batches are copied."
+        raise InputError(argument="device", given=f"{device!r} with a graph on a device", expected=expected, hint=hint)
+    return Copies(None if device is None else require_device("device", device))
 
 
 def samples_on_device(graph: BaseGraph, backend: str | None) -> bool:
@@ -233,19 +205,14 @@ def require_device(argument: str, device: Any) -> torch.device:
         raise InputError(argument=argument, given=short(name), expected=_EXPECTED)
     if not name.startswith("cuda"):
         return torch.device(name)  # type: ignore[no-any-return]  # torch is imported here
-    return _gpu(argument, name, torch)
-
-
-def _gpu(argument: str, name: str, torch: Any) -> torch.device:
-    """Return the GPU of that name."""
-    from spsample.backends.cuda.cupy_device import gpu_number
-
     if not torch.cuda.is_available():
         raise BackendError(
             f"{argument}={name!r} needs a GPU, and torch finds none (`spsample doctor` says what is there)."
         )
     count = torch.cuda.device_count()
     if name == "cuda":
+        from spsample.backends.cuda.cupy_device import gpu_number
+
         torch.cuda.set_device(gpu_number(count))  # where torch has not chosen yet; else it is this one already
     number = int(name.partition(":")[2] or torch.cuda.current_device())
     if number >= count:
@@ -276,30 +243,17 @@ def tree_map(value: Any, function: Callable[[Any], Any]) -> Any:
     if hasattr(value, "map_arrays"):
         return value.map_arrays(lambda array: tree_map(array, function))
     if isinstance(value, (tuple, list)):
-        return _of_sequence(value, function)
+        items = [tree_map(item, function) for item in value]
+        if isinstance(value, list):
+            return items
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, dict):
         return {key: tree_map(item, function) for key, item in value.items()}
     if isinstance(value, _PLAIN) or hasattr(value, "__dlpack__"):
         return value
-    if _is_of_pyg(value):
+    pyg = sys.modules.get("torch_geometric.data.data")  # not imported for it
+    if pyg is not None and isinstance(value, pyg.BaseData):
         return copy.copy(value).apply(lambda item: tree_map(item, function) if is_tensor(item) else item)
-    raise DTypeError(
-        argument="transform",
-        given=f"{short(value)} of type {type(value).__name__}, to be copied to a device",
-        expected=_EXPECTED_ARRAYS,
-        hint="Without device= a transform may return anything, on any device.",
-    )
-
-
-def _of_sequence(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Map a tuple, a named one, or a list."""
-    items = [tree_map(item, function) for item in value]
-    if isinstance(value, list):
-        return items
-    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-
-
-def _is_of_pyg(value: Any) -> bool:
-    """Return whether it is a `torch_geometric.data.Data`, or another of its kind; PyG is not imported for it."""
-    module = sys.modules.get("torch_geometric.data.data")
-    return module is not None and isinstance(value, module.BaseData)
+    given = f"{short(value)} of type {type(value).__name__}, to be copied to a device"
+    hint = "Without device= a transform may return anything, on any device."
+    raise DTypeError(argument="transform", given=given, expected=_EXPECTED_ARRAYS, hint=hint)

@@ -4,41 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_bulk_size, require_int
+from spsample.common.checks import require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import score
 from spsample.features.scores import usual_score
-from spsample.loading.base import Loader
+from spsample.loading.base import Loader, SamplingGroup
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
 from spsample.loading.local_order import batches_of
-from spsample.loading.options import AheadGroup, FeatureGroup, RankGroup, SamplingGroup, refuse_removed
 from spsample.loading.order import Order, as_seeds
-from spsample.loading.passes import Collation, Pass, PassStages
-from spsample.loading.ranks import assignment_of
+from spsample.loading.passes import AheadGroup, Pass
+from spsample.loading.ranks import Duplicates, Lockstep, assignment_of
+from spsample.loading.serial import SerialChoice
 from spsample.planning.budget import Buffers
-from spsample.planning.loader_plan import FEATURE_BATCHES, plan_loader
+from spsample.planning.loader_plan import FEATURE_BATCHES, USUAL_BULK_SIZE, plan_loader
 from spsample.sampling.arguments import check_arguments, require_word
-from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
-    from spsample.loading.passes import CollateFn, SizeOf
-    from spsample.loading.ranks import BatchAssignment
+    from spsample.loading.prefetch import StageChain
     from spsample.loading.views import DglLoader, PygLoader
-    from spsample.sampling import BulkSample, Sampler
+    from spsample.sampling import BulkSample, MiniBatch, Sampler
+
+CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
+SizeOf = Callable[[Any], "int | None"]
 
 
 class BulkLoader(Loader):
@@ -108,8 +109,7 @@ class BulkLoader(Loader):
     fetch
         ``"batch"``: each batch fetches the rows of features that it needs. ``"bulk"``: all rows that a bulk needs are
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
-        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
-        second of successive epochs on also the first bulk of the next one.
+        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead.
     stage_threads
         With prefetch: how many threads the kernels use for sampling and for features, ``(2, 1)`` or ``"2,1"``. None:
         both as many as the thread that starts the pass. A third number, that of torch, is for trainers.
@@ -167,76 +167,82 @@ class BulkLoader(Loader):
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int | str = AheadGroup.bulk_size,
-        memory_budget: int | str | None = AheadGroup.memory_budget,
-        prefetch: int = AheadGroup.prefetch,
-        features: Any = FeatureGroup.features,
-        labels: ArrayLike | None = FeatureGroup.labels,
-        edge_ids: bool = SamplingGroup.edge_ids,
-        shuffle: bool | Order = SamplingGroup.shuffle,
-        drop_last: bool = SamplingGroup.drop_last,
-        random_seed: int = SamplingGroup.random_seed,
-        backend: str | None = SamplingGroup.backend,
-        batches: str = RankGroup.batches,
-        parts: ArrayLike | None = RankGroup.parts,
-        fetch: str = FeatureGroup.fetch,
-        stage_threads: StageThreads | str | Sequence[int] | None = AheadGroup.stage_threads,
-        prefetch_budget: int | str | None = AheadGroup.prefetch_budget,
-        transform: Callable[[Any], Any] | None = FeatureGroup.transform,
-        device: Any = FeatureGroup.device,
-        timeline: Timeline | None = AheadGroup.timeline,
-        **removed: NoReturn,
+        bulk_size: int | str = USUAL_BULK_SIZE,
+        memory_budget: int | str | None = None,
+        prefetch: int = 1,
+        features: Any = None,
+        labels: ArrayLike | None = None,
+        edge_ids: bool = False,
+        shuffle: bool | Order = True,
+        drop_last: bool = False,
+        random_seed: int = 0,
+        backend: str | None = None,
+        batches: str = "shuffled",
+        parts: ArrayLike | None = None,
+        fetch: str = "batch",
+        stage_threads: StageThreads | str | Sequence[int] | None = None,
+        prefetch_budget: int | str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        device: Any = None,
+        timeline: Timeline | None = None,
     ) -> None:
-        refuse_removed("BulkLoader", removed)
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
             sampling = SamplingGroup(shuffle, drop_last, random_seed, edge_ids, backend)
-            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads, timeline)
-            wanted = FeatureGroup(features, labels, fetch, transform, device)
-            ranks = RankGroup(batches, parts)
-            cut = batches_of(ranks.batches, ranks.parts, graph, ids, batch_size, drop_last)
+            self.ahead = AheadGroup(bulk_size, memory_budget, prefetch, prefetch_budget, stage_threads)
+            require_choice("fetch", fetch, FETCHES)
+            function: Any = transform
+            if function is not None and not callable(function):
+                raise DTypeError(argument="transform", given=short(function), expected="a function of a batch, or None")
+            cut = batches_of(batches, parts, graph, ids, batch_size, drop_last)
             super().__init__(graph, ids, sampler, batch_size, sampling, cut)
             self.graph = graph.to_device(self.backend)
-            self.collate = Collate(wanted.features, wanted.labels, self.graph, self._ranking)
-            copies = copies_to(wanted.device, from_host=not samples_on_device(self.graph, self.backend))
+            host, ranking = self.graph.host, None
+            if host is not None:  # scores of the vertices, by which features are split on a device
+                name = usual_score(host, sampler)
+                ranking = partial(score, name, host, self.seeds, sampler, batch_size)
+            self.collate = Collate(features, labels, self.graph, ranking)
+            copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
             self._deliver_by(copies, timeline)
-            self._require_features_of_ranks()
-            assignment = assignment_of(ranks.batches, ranks.parts, graph, sampler)
-        self._transform = wanted.transform
-        self._require_same(wanted.fetch, assignment.identity)
-        is_hinted = self._any_rank(self.features is not None and self.features.looks_ahead)
+            ranks = comm_of(self.features).size
+            if self.comm.size > 1 and ranks not in (1, self.comm.size):
+                given, expected = f"features on {ranks} ranks", f"on those of the graph: {self.comm.size}"
+                raise InputError(argument="features", given=given, expected=expected)
+            assignment = assignment_of(batches, parts, graph, sampler)
+        self._transform, self._fetch, self._assignment = transform, fetch, assignment
+        self._require_same()
+        is_hinted = self.features is not None and self.features.looks_ahead
+        if self.comm.size > 1 and self.features is not None:
+            is_hinted = bool(self.comm.all_reduce(np.array([is_hinted], np.int64), "max", phase="set-up")[0])
+        self._looks_ahead = is_hinted  # on any rank
         with kernel_threads(self.ahead.threads_of("sampling")):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
-                *self._workload(wanted.fetch, assignment, is_hinted),
+                self._workload_of(self.graph),
+                self._buffers(),
                 num_batches=self.num_batches,
-                bulk_size=require_bulk_size("bulk_size", bulk_size),
+                bulk_size=self.ahead.most_batches,
                 memory_budget=memory_budget,
             )
-        self._stages = PassStages(
-            graph, self.features, self.ahead, FETCHES[wanted.fetch], assignment, looks_ahead=is_hinted
-        )
+        self._prepare_passes(graph)
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
-
-        With `device` also ``copies``: the host's work for them, while a GPU copies. With prefetch the threads' own
-        waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
-        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
-        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
-        ``"copies waiting for input"`` and ``"copies waiting for room"``.
-        """
-        return self.phases.seconds
+    def _prepare_passes(self, graph: BaseGraph) -> None:
+        """Get all that passes share; collective."""
+        is_alone, has_threads = self.comm.size == 1, self.ahead.prefetch > 0
+        self._duplicates = Duplicates(graph, self.features) if has_threads and not is_alone else None
+        self._left: StageChain | None = None  # of the last pass: its threads end once those of the other ranks do
+        may_choose = is_alone and has_threads and self.ahead.stage_threads is None
+        has_choice = may_choose and not self._looks_ahead and self.device is None
+        self._serial_choice = SerialChoice() if has_choice else None  # None where passes always have threads, or never
 
     @property
     def batches_per_step(self) -> int:
         """Batches of all ranks together that a step takes: one of each rank, or one that they share."""
-        return self._stages.assignment.stride
+        return self._assignment.stride
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
-        return self._stages.assignment.steps(self.num_batches)
+        return self._assignment.steps(self.num_batches)
 
     def __iter__(self) -> Generator[Batch, None, None]:
         """Sample the current epoch; the class describes what follows a complete pass."""
@@ -280,12 +286,9 @@ class BulkLoader(Loader):
         return DglLoader(self, feature_name, label_name)
 
     def _require_whole_batches(self, view: str, whose: str) -> None:
-        if not self._stages.assignment.gives_whole_batches:
-            raise InputError(
-                argument="batches",
-                given=f"'cooperative' with {view}",
-                expected=f"'shuffled' or 'local': a rank has some rows of a cooperative batch, {whose} models need all",
-            )
+        if not self._assignment.gives_whole_batches:
+            expected = f"'shuffled' or 'local': a rank has some rows of a cooperative batch, {whose} models need all"
+            raise InputError(argument="batches", given=f"'cooperative' with {view}", expected=expected)
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
         """Yield the bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.
@@ -294,12 +297,16 @@ class BulkLoader(Loader):
         """
         self._require_open()
         first = require_int("first", first, minimum=0, maximum=self.num_batches)
-        for bulk in Pass(self, self._stages, require_word("epoch", epoch), self.bulk_size).bulks(first):
+        for bulk in Pass(self, require_word("epoch", epoch)).bulks(first, 1, Lockstep()):
             yield bulk.bulk
 
     def close(self) -> None:
         """End the threads of the last pass on several ranks, and free communicators; collective, and the last call."""
-        self._stages.close()
+        if self._left is not None:
+            self._left.join()
+        if self._duplicates is not None:
+            self._duplicates.close()
+            self._duplicates = None
         if self.features is not None:
             self.features.prefetch_hint(None)
         self._is_closed = True
@@ -315,65 +322,35 @@ class BulkLoader(Loader):
         a batch: small ones are handed over several at a time.
         """
         self._require_open()
-        collation = Collation(collate, size_of, self._transform)
-        yield from self._one_pass(
-            lambda epoch, first: Pass(self, self._stages, epoch, self.bulk_size).batches(first, collation), advance
-        )
 
-    def _require_same(self, fetch: str, ranks: str) -> None:
+        def make(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> tuple[Any, int | None]:
+            batch = collate(minibatch, positions, x)
+            if self._transform is not None:
+                return self._transform(batch), None
+            return batch, None if size_of is None else size_of(batch)
+
+        yield from self._one_pass(lambda epoch, first: Pass(self, epoch).batches(first, make), advance)
+
+    def _require_same(self) -> None:
         """Refuse ranks that were given different arguments; collective."""
+        if self.comm.size == 1:
+            return
         ahead, cut = self.ahead, self._cut.identity()
-        order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
-        require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=ahead.prefetch)
+        sizes = {"batch_size": self.batch_size, "bulk_size": ahead.bulk_size, "prefetch": ahead.prefetch}
         budgets = {"memory_budget": ahead.memory_budget is None, "stage_threads": ahead.stage_threads is None}
-        require_same(self.comm, bulk_size=ahead.bulk_size, fetch=fetch, ranks=ranks, **budgets, **order)
-        if self.comm.size > 1:
-            require_same(self.comm, **self.collate.contents(self.seeds))
+        order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
+        require_same(self.comm, seeds=self.seeds_sha256, fetch=self._fetch, **sizes, **budgets, **order)
+        require_same(self.comm, ranks=self._assignment.identity, **self.collate.contents(self.seeds))
 
-    def _any_rank(self, here: bool) -> bool:
-        """Return whether it is true on any rank; collective."""
-        if self.comm.size == 1 or self.features is None:
-            return here
-        return bool(self.comm.all_reduce(np.array([here], np.int64), "max", phase="set-up")[0])
-
-    def _require_features_of_ranks(self) -> None:
-        """Refuse features of other ranks than the graph's."""
-        ranks = comm_of(self.features)
-        if self.comm.size > 1 and ranks.size not in (1, self.comm.size):
-            given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
-            raise InputError(argument="features", given=given, expected=expected)
-
-    @property
-    def _ranking(self) -> Callable[[], Any] | None:
-        """Scores of the vertices, by which features are split on a device; None where their graph is nowhere else."""
-        host = self.graph.host
-        if host is None:
-            return None
-        name = usual_score(host, self.sampler)
-        return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
-
-    def _workload(self, fetch: str, assignment: BatchAssignment, is_hinted: bool) -> tuple[Workload, Buffers]:
-        """Return the batches of an epoch, and the buffers beside a bulk, for the plan."""
-        features = self.features
-        bounds = self._cut.bounds(0, self.num_batches)
-        workload = Workload(
-            graph=self.graph,
-            seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
-            batch_ptr=bounds,
-            sampler=self.sampler,
-            batch_size=self.batch_size,
-            edge_ids=self.edge_ids,
-            backend=self.backend,
-            shuffle=self.shuffle,
-        )
-        buffers = Buffers(
-            prefetch=self.ahead.prefetch,
-            feature_batches=0 if features is None else FEATURE_BATCHES + self._copies.batches,
-            feature_bytes=0 if features is None else 4 * features.dim,
-            ahead=features_ahead(features, fetch, is_hinted),
-            share=None if assignment.gives_whole_batches else partial(assignment.of_rank, comm=self.comm),
-        )
-        return workload, buffers
+    def _buffers(self) -> Buffers:
+        """Return the buffers beside a bulk, for the plan."""
+        features, prefetch = self.features, self.ahead.prefetch
+        whole = self._assignment.gives_whole_batches
+        share = None if whole else partial(self._assignment.of_rank, comm=self.comm)
+        if features is None:
+            return Buffers(prefetch, share=share)
+        ahead = features_ahead(features, self._fetch, self._looks_ahead)
+        return Buffers(prefetch, FEATURE_BATCHES + self._copies.batches, 4 * features.dim, ahead, share)
 
 
 def _bytes_of(batch: Batch) -> int:

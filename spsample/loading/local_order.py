@@ -183,11 +183,8 @@ def batches_of(
             raise InputError(argument="parts", given="parts with batches='shuffled'", expected=expected)
         return None
     if drop_last:
-        raise InputError(
-            argument="drop_last",
-            given="True with batches='local'",
-            expected="False: a rank's local batches are all of about one size, and none is a last one to leave out",
-        )
+        expected = "False: a rank's local batches are all of about one size, and none is a last one to leave out"
+        raise InputError(argument="drop_last", given="True with batches='local'", expected=expected)
     return local_batches_of(parts, graph, seeds, batch_size)
 
 
@@ -206,35 +203,21 @@ def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size
     >>> local_batches_of([0, 0], graph, np.array([0, 1]), batch_size=2).steps
     1
     """
-    if parts is None:
-        of_seeds, num_parts = _own_block_rows(graph, seeds)
-        _require_seeds(of_seeds, num_parts, argument="batches", given="'local', with no seeds in block row")
-    else:
+    if parts is not None:
         of_vertices, num_parts = parts_on_ranks(graph, parts)
         of_seeds = of_vertices[seeds].astype(np.int64)
-        _require_seeds(of_seeds, num_parts, argument="parts", given="no seeds in part")
+    elif graph.num_block_rows == 1 < graph.comm.size:
+        given = f"'local' for a graph that each of {graph.comm.size} ranks has all of"
+        expected = "a graph in two or more block rows, or parts: which vertices are local to which ranks"
+        hint = "BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))"
+        raise InputError(argument="batches", given=given, expected=expected, hint=hint)
+    else:
+        of_seeds, num_parts = graph.block_rows_of(seeds), graph.num_block_rows
+    without = np.flatnonzero(np.bincount(of_seeds, minlength=num_parts) == 0)
+    if len(without):  # its ranks would have no batches
+        which = f"{without[0]} of {num_parts}"
+        given = f"'local', with no seeds in block row {which}" if parts is None else f"no seeds in part {which}"
+        expected = "seeds in each of them"
+        hint = "Take a partition that spreads the seeds over its parts, or batches='shuffled'."
+        raise InputError(argument="batches" if parts is None else "parts", given=given, expected=expected, hint=hint)
     return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)
-
-
-def _own_block_rows(graph: BaseGraph, seeds: Int64Array) -> tuple[Int64Array, int]:
-    """Return the block row of each seed in a partitioned graph, and the number of block rows."""
-    if graph.num_block_rows == 1 < graph.comm.size:
-        raise InputError(
-            argument="batches",
-            given=f"'local' for a graph that each of {graph.comm.size} ranks has all of",
-            expected="a graph in two or more block rows, or parts: which vertices are local to which ranks",
-            hint="BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))",
-        )
-    return graph.block_rows_of(seeds), graph.num_block_rows
-
-
-def _require_seeds(parts: Int64Array, num_parts: int, argument: str, given: str) -> None:
-    """Refuse a part without seeds, whose ranks would have no batches."""
-    without = np.flatnonzero(np.bincount(parts, minlength=num_parts) == 0)
-    if len(without):
-        raise InputError(
-            argument=argument,
-            given=f"{given} {without[0]} of {num_parts}",
-            expected="seeds in each of them",
-            hint="Take a partition that spreads the seeds over its parts, or batches='shuffled'.",
-        )

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-MAYBE_UNKNOWN = "graph_digest"
-"""The key of a state that is compared only where both sides know it."""
-
-
-_OF_LOCAL_BATCHES = "Local batches go on with as many ranks and the same partition as that loader's."
-
-
 def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> NDArray[np.int64]:
     """Return vertex ids as int64; of a mask over the vertices those where it is true. Errors name `argument`.
 
@@ -77,7 +70,7 @@ class Delivered(NamedTuple):
 class Order:
     """All seeds, in the order given or in one that follows from the random seed and the epoch.
 
-    A subclass that draws is for a loader on one rank, whose features do not look ahead into the next epoch.
+    A subclass that draws is for a loader on one rank.
 
     Attributes
     ----------
@@ -139,13 +132,13 @@ def checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[i
     other = [key for key in mine if _differs(key, state[key], mine[key])]
     if other:
         theirs, wanted = ({key: identity[key] for key in other} for identity in (state, mine))
-        hint = _OF_LOCAL_BATCHES if {"ranks", "num_parts", "parts_sha256"} & set(other) else ""
+        of_parts = {"ranks", "num_parts", "parts_sha256"} & set(other)
+        hint = "Local batches go on with as many ranks and the same partition as that loader's." if of_parts else ""
         raise InputError(argument="state", given=str(theirs), expected=str(wanted), hint=hint)
     next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=num_batches)
     return require_word("epoch", state["epoch"]), next_batch
 
 
 def _differs(key: str, theirs: Any, mine: Any) -> bool:
-    if key == MAYBE_UNKNOWN and (theirs is None or mine is None):
-        return False
-    return type(theirs) is not type(mine) or bool(theirs != mine)
+    is_unknown = key == "graph_digest" and (theirs is None or mine is None)
+    return not is_unknown and (type(theirs) is not type(mine) or bool(theirs != mine))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import threading
+import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from spsample.backends.tensors import on_this_stream
 from spsample.common.locks import renewed
@@ -19,23 +19,20 @@ from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 from spsample.timeline import Phases, waiting_for
 
+if TYPE_CHECKING:
+    from spsample.loading.order import Delivered
+
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 MAX_JOIN_SECONDS = 10.0
 """Seconds for which a chain that does not wait for its threads waits for them once it is freed, or Python exits."""
 
+MAX_BATCHES = 8
+"""Small batches that are handed over at once, at most: to wake a thread takes as long as to gather their features."""
 
-class ClosableIterator(Protocol[T_co]):
-    """A generator, or an object used as one."""
-
-    def __next__(self) -> T_co:
-        """Return the next item."""
-        ...
-
-    def close(self) -> None:
-        """Make no more."""
-        ...
+MAX_BYTES, MAX_SECONDS = 1 << 20, 2e-3
+"""A batch joins a chunk only while one as large as the last still fits, and while they took less time. A batch of
+unknown size goes alone."""
 
 
 class BackgroundThread:
@@ -65,15 +62,12 @@ class BackgroundThread:
         threads = get_num_threads() if threads is None else threads
         arguments = (work, failed, last, self._ended, threads, on_this_stream())
         self._thread = threading.Thread(target=_run, args=arguments, name=f"spsample {name}", daemon=True)
+        self.start = self._thread.start
 
     @property
     def is_here(self) -> bool:
         """False in a forked process, which has no such thread."""
         return self._process == os.getpid()
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for the thread to end, at most so long.
@@ -138,86 +132,39 @@ class Ahead(NamedTuple):
     size_of: Callable[[Any], int] = lambda item: 0
 
 
-class _Word(enum.Enum):
-    """Signals of a prefetcher's consumer to its thread."""
-
-    ASKED = enum.auto()
-    RELEASED = enum.auto()
-    CLOSED = enum.auto()
-
-
-class _Room:
-    """The room that a thread has for another item; kept by that thread alone, from its consumer's signals.
-
-    Examples
-    --------
-    >>> room = _Room(Ahead(items=2, nbytes=100, size_of=len))
-    >>> room.is_free
-    True
-    >>> room.made(b"." * 60), room.is_free  # another one of 60 bytes would not fit
-    (None, False)
-    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free  # the second is waited for
-    (None, None, True)
-    """
-
-    def __init__(self, ahead: Ahead) -> None:
-        self._ahead = ahead
-        self._sizes: deque[int] = deque()  # of the items that are not released, the oldest first
-        self._num_made = 0
-        self._num_asked = 0
-        self._num_released = 0
-        self._nbytes = 0
-        self._largest = 0
-
-    def hear(self, word: _Word) -> None:
-        if word is _Word.ASKED:
-            self._num_asked += 1
-        elif word is _Word.RELEASED:
-            self._num_released += 1
-            if self._sizes:
-                self._nbytes -= self._sizes.popleft()
-
-    def made(self, item: Any) -> None:
-        self._num_made += 1
-        size = int(self._ahead.size_of(item))
-        self._sizes.append(size)
-        self._nbytes += size
-        self._largest = max(self._largest, size)
-
-    @property
-    def is_free(self) -> bool:
-        if self._num_asked > self._num_made:
-            return True
-        held = self._num_made - self._num_released
-        limit = self._ahead.nbytes
-        return held < self._ahead.items and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
+_ASKED, _RELEASED, _CLOSED = "asked", "released", "closed"
+"""Words of a prefetcher's consumer to its thread."""
 
 
 class _ItemQueue(Generic[T]):
-    """The items that a prefetcher's thread has made, and the signals of its consumer; all that the thread holds.
+    """The items that a prefetcher's thread has made, and the words of its consumer; all that the thread holds.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
+    What is counted is counted by the thread alone, from the words.
     """
 
-    def __init__(self, items: ClosableIterator[T], ahead: Ahead, shared: _Shared, name: str) -> None:
+    def __init__(self, items: Generator[T, None, None], ahead: Ahead, shared: _Shared, name: str) -> None:
         self.source = items
         self.items: SimpleQueue[Any] = SimpleQueue()
-        self.words: SimpleQueue[_Word] = SimpleQueue()
+        self.words: SimpleQueue[str] = SimpleQueue()
         self.is_closed = False
-        self._room = _Room(ahead)  # of the thread
-        self._shared = shared
+        self._ahead, self._shared = ahead, shared
         self._waiting = partial(shared.phases.timed, waiting_for("room", name))
+        self._sizes: deque[int] = deque()  # of the items that are not released, the oldest first
+        self._num_made = self._num_asked = self._num_released = self._largest = 0
 
     def close(self) -> None:
         self.is_closed = True
-        self.words.put(_Word.CLOSED)
+        self.words.put(_CLOSED)
 
     def fill(self) -> None:
         """Make items until they end or the buffer is closed: the work of the thread."""
         try:
             while self._may_begin():
                 item = next(self.source)
-                self._room.made(item)
+                self._num_made += 1
+                self._sizes.append(int(self._ahead.size_of(item)))
+                self._largest = max(self._largest, self._sizes[-1])
                 self.items.put(item)
                 del item
         except StopIteration:
@@ -227,8 +174,10 @@ class _ItemQueue(Generic[T]):
 
     def fail(self, error: BaseException) -> None:
         """Pass an error of the thread to the consumer; first, since closing may wait for ranks that wait for it."""
-        if self.is_closed:
-            _drop_frames(error)
+        behind = error if self.is_closed else None
+        while behind is not None and behind.__traceback__ is not None:  # frames would keep unused items
+            behind.__traceback__ = None
+            behind = behind.__context__ or behind.__cause__
         self.items.put(_End(error))
         if isinstance(error, Exception) and not isinstance(error, _PassLeftError):
             self._shared.failures.append(error)
@@ -237,14 +186,26 @@ class _ItemQueue(Generic[T]):
         """Wait until the thread may begin another item; False where it should end."""
         while True:
             while not self.words.empty():
-                self._room.hear(self.words.get())
-            if self.is_closed:
-                return False
-            if self._room.is_free:
-                return True
+                self._hear(self.words.get())
+            if self.is_closed or self._has_room:
+                return not self.is_closed
             with self._waiting():
                 word = self.words.get()
-            self._room.hear(word)
+            self._hear(word)
+
+    def _hear(self, word: str) -> None:
+        self._num_asked += word == _ASKED
+        if word == _RELEASED:
+            self._num_released += 1
+            if self._sizes:
+                self._sizes.popleft()
+
+    @property
+    def _has_room(self) -> bool:
+        if self._num_asked > self._num_made:
+            return True
+        held, limit = self._num_made - self._num_released, self._ahead.nbytes
+        return held < self._ahead.items and (limit is None or held <= 0 or sum(self._sizes) + self._largest <= limit)
 
 
 class Prefetcher(Generic[T]):
@@ -268,7 +229,7 @@ class Prefetcher(Generic[T]):
         """Wait for the next item."""
         if not self._thread.is_here:
             raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
-        self._buffer.words.put(_Word.ASKED)
+        self._buffer.words.put(_ASKED)
         item = self._buffer.items.get()
         if not isinstance(item, _End):
             return item  # type: ignore[no-any-return]
@@ -279,7 +240,7 @@ class Prefetcher(Generic[T]):
 
     def release(self) -> None:
         """Let the thread begin one more item."""
-        self._buffer.words.put(_Word.RELEASED)
+        self._buffer.words.put(_RELEASED)
 
     def close(self) -> None:
         """Begin no more items. One that is under way is finished; see `join`."""
@@ -312,6 +273,11 @@ class StageChain:
     phases
         Counts of the time for which each thread waits for room; None for none.
 
+    Attributes
+    ----------
+    failures : list of Exception
+        Errors of the threads, the first one first.
+
     Examples
     --------
     >>> with StageChain() as chain:
@@ -326,19 +292,15 @@ class StageChain:
 
     def __init__(self, *, waits: bool = True, phases: Phases | None = None) -> None:
         self._shared = _Shared(Phases() if phases is None else phases)
+        self.failures = self._shared.failures
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else MAX_JOIN_SECONDS
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._shared, _end, self._prefetchers, seconds)
 
-    @property
-    def failures(self) -> list[Exception]:
-        """Errors of the threads, the first one first."""
-        return self._shared.failures
-
     def prefetch(
-        self, items: ClosableIterator[T], ahead: int | Ahead, name: str, threads: int | None = None
+        self, items: Generator[T, None, None], ahead: int | Ahead, name: str, threads: int | None = None
     ) -> Prefetcher[T]:
         """Start a thread that makes `items`; its kernels have `threads`, or as many as those of the caller."""
         bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
@@ -388,9 +350,68 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
         raise interrupt
 
 
-def _drop_frames(error: BaseException) -> None:
-    """Drop the frames of an error that is not raised, and of its causes: they would keep unused items."""
-    behind: BaseException | None = error
-    while behind is not None and behind.__traceback__ is not None:
-        behind.__traceback__ = None
-        behind = behind.__context__ or behind.__cause__
+class Chunk(NamedTuple):
+    """Batches that are handed over together.
+
+    Attributes
+    ----------
+    batches : deque of Delivered
+    nbytes : int
+        Bytes of their features.
+    """
+
+    batches: deque[Delivered]
+    nbytes: int
+
+
+def chunks(items: Generator[Delivered, None, None], most: int) -> Generator[Chunk, None, None]:
+    """Yield the batches in chunks: first one, then two, four and so on; none waits for another bulk, nor for long.
+
+    An exception of `items` comes after the batches before it.
+
+    Parameters
+    ----------
+    items
+        Closed at the end.
+    most : int
+        Batches of a chunk, at most.
+
+    Examples
+    --------
+    >>> from spsample.loading.order import Delivered
+    >>> batches = (Delivered(i, False, i, size=0) for i in range(12))
+    >>> [len(chunk.batches) for chunk in chunks(batches, 4)]
+    [1, 2, 4, 4, 1]
+    """
+    most_now = 1
+    with closing(items):
+        while True:
+            batches: deque[Delivered] = deque()
+            nbytes, held, begin = 0, 0, time.perf_counter()
+            try:
+                while len(batches) < min(most_now, most):
+                    item = next(items)
+                    batches.append(item)
+                    nbytes += item.nbytes
+                    size = MAX_BYTES if item.size is None else item.size
+                    held += size
+                    took = time.perf_counter() - begin
+                    if item.ends_bulk or held + size > MAX_BYTES or took > MAX_SECONDS:
+                        break
+            except BaseException as error:
+                if batches:
+                    yield Chunk(batches, nbytes)
+                if isinstance(error, StopIteration):
+                    return
+                raise
+            yield Chunk(batches, nbytes)
+            most_now = min(2 * most_now, MAX_BATCHES)
+            del batches
+
+
+def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:
+    """Yield the batches of the chunks that a thread makes, which may make another one meanwhile."""
+    for chunk in items:
+        items.release()
+        while chunk.batches:
+            yield chunk.batches.popleft()

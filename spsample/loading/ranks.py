@@ -4,142 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from spsample.comm import Communicator, collective
 from spsample.comm.objects import comm_of
-from spsample.distributed.cooperative import (
-    CooperativeBulk,
-    CooperativeMiniBatch,
-    VertexOwners,
-    owners_of,
-    require_targets,
-    share_out,
-)
+from spsample.distributed.cooperative import VertexOwners, owners_of, require_targets, share_out
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError
 from spsample.planning.bulk_plan import bulk_ranges
 from spsample.sampling.bulk import empty_minibatch
 
 if TYPE_CHECKING:
     from spsample.features import FeatureSource
-    from spsample.sampling import BulkSample, MiniBatch, Sampler
+    from spsample.sampling import BulkSample, Sampler
     from spsample.store.base_graph import BaseGraph
 
-T = TypeVar("T")
 
+class BatchAssignment:
+    """The assignment of an epoch's batches to ranks, which take as many steps.
 
-@dataclass(frozen=True)
-class RankSlice:
-    """The assignment of whole batches: in each step, the `size` next batches go to the ranks in order.
+    Whole batches: in each step, the p next ones go to the ranks in order. Cooperative ones: all ranks share a batch in
+    each step, of which a rank has the rows of the vertices that it owns.
+
+    Parameters
+    ----------
+    rank, ranks : int
+        r and p.
+    owners : VertexOwners, optional
+        The same on all ranks; None: batches are whole.
 
     Attributes
     ----------
-    rank, size : int
-        r and p.
+    stride : int
+        Batches of a step.
+    identity : str
+        The same on ranks that work together.
+
+    Examples
+    --------
+    >>> whole = BatchAssignment(0, 4)
+    >>> whole.steps(9), list(BatchAssignment(0, 2).bulk_ranges(3, 14, 8, warm_up=2))
+    (3, [(3, 7), (7, 14)])
     """
 
-    rank: int
-    size: int
-
-    identity: ClassVar[str] = "batches of their own"
-    """Text that is the same on ranks that work together."""
-    gives_whole_batches: ClassVar[bool] = True
-    """True: a rank has all rows of the minibatches that it gets."""
+    def __init__(self, rank: int, ranks: int, owners: VertexOwners | None = None) -> None:
+        self._rank, self._ranks, self._owners = rank, ranks, owners
+        self.stride = ranks if owners is None else 1
+        self.identity = "batches of their own" if owners is None else f"cooperative batches, {owners.identity}"
 
     @property
-    def stride(self) -> int:
-        """Batches of a step."""
-        return self.size
-
-    def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
-        """Return the batches that this rank sampled."""
-        return bulk
+    def gives_whole_batches(self) -> bool:
+        """True where a rank has all rows of the minibatches that it gets."""
+        return self._owners is None
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that the batches take, the same on every rank.
-
-        Examples
-        --------
-        >>> RankSlice(0, 4).steps(9)
-        3
-        """
-        return -(-batches // self.size)
+        """Return the number of steps that the batches take, the same on every rank."""
+        return -(-batches // self.stride)
 
     def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """Yield first and end of each bulk from batch `first` on, in whole steps.
+        """Yield first and end of each bulk from batch `first` on, in whole steps, and as many batches for each rank."""
+        steps = -(-size // self._ranks) * self._ranks // self.stride
+        for begin, end in bulk_ranges(0, self.steps(last - first), steps, warm_up):
+            yield first + begin * self.stride, min(first + end * self.stride, last)
 
-        Examples
-        --------
-        >>> list(RankSlice(0, 2).bulk_ranges(3, 14, 8, warm_up=2))
-        [(3, 7), (7, 14)]
-        """
-        for begin, end in bulk_ranges(0, self.steps(last - first), self.steps(size), warm_up):
-            yield first + begin * self.size, min(first + end * self.size, last)
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> Any:
+        """Return the batches that this rank sampled, or its rows of all batches of the ranks; then it is collective."""
+        return bulk if self._owners is None else share_out(bulk, self._owners, comm)
 
-    def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
+    def minibatches(self, bulk: Any, first: int, batches: int) -> Iterator[Any]:
         """Yield the minibatches of one rank from a bulk whose first batch is `first`: one for each step.
 
         Where the last step has fewer batches than there are ranks, some get a minibatch without seeds. A batch of no
         seeds that a sampler draws for (FastGCN: vertices do not depend on the seeds) is such a one too.
         """
+        if self._owners is not None:
+            yield from bulk
+            return
         for minibatch in bulk:
             yield minibatch if minibatch.num_seeds else empty_minibatch(bulk, minibatch.batch_id)
         for step in range(len(bulk), self.steps(batches)):
-            yield empty_minibatch(bulk, first + step * self.size + self.rank)
-
-
-@dataclass(frozen=True)
-class SharedByRanks:
-    """The assignment of one batch to all ranks in each step: each has the rows of the vertices that it owns.
-
-    Attributes
-    ----------
-    owners : VertexOwners
-        The same on all ranks.
-
-    Examples
-    --------
-    >>> import spsample
-    >>> from spsample.distributed.cooperative import owners_of
-    >>> shared = SharedByRanks(owners_of(spsample.Graph([0, 0], [])))
-    >>> shared.steps(9), list(shared.bulk_ranges(3, 14, 8, warm_up=2))
-    (9, [(3, 7), (7, 14)])
-    """
-
-    owners: VertexOwners
-
-    stride: ClassVar[int] = 1
-    """Batches of a step."""
-    gives_whole_batches: ClassVar[bool] = False
-    """False: a rank has some rows of the minibatches that it gets."""
-
-    @property
-    def identity(self) -> str:
-        """Text that is the same on ranks that work together."""
-        return f"cooperative batches, {self.owners.identity}"
-
-    def steps(self, batches: int) -> int:
-        """Return the steps that the batches take: one each."""
-        return batches
-
-    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
-        """Yield first and end of each bulk from batch `first` on, with as many batches for each rank to sample."""
-        ranks = self.owners.ranks
-        for begin, end in bulk_ranges(0, last - first, -(-size // ranks) * ranks, warm_up):
-            yield first + begin, first + end
-
-    def of_rank(self, bulk: BulkSample, comm: Communicator) -> CooperativeBulk:
-        """Return a rank's rows of all batches, from those that it sampled; collective."""
-        return share_out(bulk, self.owners, comm)
-
-    def minibatches(self, bulk: CooperativeBulk, first: int, batches: int) -> Iterator[CooperativeMiniBatch]:
-        """Return the minibatches of a bulk: one for each step."""
-        return iter(bulk)
-
-
-BatchAssignment: TypeAlias = "RankSlice | SharedByRanks"
-"""The assignment of an epoch's batches to ranks, which take as many steps."""
+            yield empty_minibatch(bulk, first + step * self.stride + self._rank)
 
 
 def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
@@ -150,10 +93,11 @@ def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) 
     InputError
         If the parts do not fit, or the sampler leaves targets out of the sources of cooperative batches.
     """
-    if batches != "cooperative":
-        return RankSlice(graph.comm.rank, graph.comm.size)
-    require_targets(sampler)
-    return SharedByRanks(owners_of(graph, parts))
+    owners = None
+    if batches == "cooperative":
+        require_targets(sampler)
+        owners = owners_of(graph, parts)
+    return BatchAssignment(graph.comm.rank, graph.comm.size, owners)
 
 
 class Duplicates:
@@ -201,7 +145,7 @@ def duplicated(shared: Any, hint: str) -> Any:
         raise BackendError(f"{error} {hint}") from error
 
 
-class Lockstep(Generic[T]):
+class Lockstep:
     """The items of a generator whose work is collective: one generator on each rank, in a thread of its own.
 
     Before each piece of collective work, and once after the last, the generator calls `synchronize`, which waits for
@@ -212,7 +156,7 @@ class Lockstep(Generic[T]):
     Parameters
     ----------
     comm
-        The ranks; used by the thread that runs this one alone.
+        The ranks; used by the thread that runs this one alone. None: there is nobody to wait for.
     failures
         Errors of this rank, the first one first: in this generator, or in another one of the same pass.
     timed
@@ -221,20 +165,19 @@ class Lockstep(Generic[T]):
 
     def __init__(
         self,
-        comm: Communicator,
-        failures: Sequence[Exception],
+        comm: Communicator | None = None,
+        failures: Sequence[Exception] = (),
         timed: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._comm = comm
-        self._timed = timed
-        self._failures = failures
-        self._generator: Generator[T, None, None] | None = None
-        self._is_over = False
+        self.comm: Any = comm
+        self._failures, self._timed = failures, timed
+        self._generator: Generator[Any, None, None] | None = None
+        self._is_over = comm is None
 
-    def over(self, generator: Generator[T, None, None]) -> Lockstep[T]:
-        """Set the generator, which calls `synchronize`; return itself."""
+    def over(self, generator: Generator[Any, None, None]) -> Any:
+        """Set the generator, which calls `synchronize`; return its items."""
         self._generator = generator
-        return self
+        return generator if self.comm is None else self
 
     def synchronize(self) -> None:
         """Wait until all ranks are here.
@@ -244,6 +187,8 @@ class Lockstep(Generic[T]):
         SpSampleError
             The error of another rank, or that it left.
         """
+        if self.comm is None:
+            return
         try:
             with self._timed():
                 self._agree(None)
@@ -251,11 +196,7 @@ class Lockstep(Generic[T]):
             self._is_over = True
             raise
 
-    def __iter__(self) -> Lockstep[T]:
-        """Return itself."""
-        return self
-
-    def __next__(self) -> T:
+    def __next__(self) -> Any:
         """Return the next item."""
         if self._generator is None:
             raise StopIteration
@@ -272,11 +213,11 @@ class Lockstep(Generic[T]):
         if self._is_over:
             return
         self._is_over = True
-        left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
+        left = RankError(self.comm.rank, "it left the loop over the batches, which all ranks go through together")
         with suppress(SpSampleError):  # raised by ranks that go on
             self._agree(self._failures[0] if self._failures else left)
 
     def _agree(self, failure: Exception | None) -> None:
-        with collective(self._comm, call="the next batches of a loader"):
+        with collective(self.comm, call="the next batches of a loader"):
             if failure is not None:
                 raise failure

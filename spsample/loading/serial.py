@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable
 from typing import NamedTuple
-
-from spsample.loading.order import Delivered
 
 LOOK_SECONDS = 0.04
 """Seconds of the loop that a look takes at least; it ends with a bulk."""
@@ -27,7 +24,7 @@ PATIENCE = 8
 
 
 class Look(NamedTuple):
-    """Seconds from batch to batch, and those of the loop among them; means of one look."""
+    """Seconds from batch to batch, and those of the loop among them; of one batch, or the means of a look."""
 
     batch: float
     loop: float
@@ -69,12 +66,11 @@ class SerialChoice:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.is_serial = False
         self._clock = clock
+        self._times: list[Look] = []  # of the batches of the look that is under way
         self._looks: dict[bool, list[Look]] = {False: [], True: []}  # serial or not, since the last choice
         self._chosen: Look | None = None
-        self._patience = PATIENCE
-        self._looks_since = 0
+        self._patience, self._looks_since = PATIENCE, 0
         self._is_filling = self._ends_bulk = False
-        self._forget()
 
     @property
     def is_settled(self) -> bool:
@@ -94,24 +90,24 @@ class SerialChoice:
         """Record that the loop asks for another one; return whether the way changes before it."""
         now = self._clock()
         if not self._is_filling:
-            self._batches += 1
-            self._seconds += now - self._asked
-            self._loop_seconds += now - self._got
-        self._is_filling = self._is_filling and not self._ends_bulk
+            self._times.append(Look(now - self._asked, now - self._got))
         self._asked = now
-        return self._ends_bulk and self._seconds >= LOOK_SECONDS and self._look()
-
-    def _look(self) -> bool:
-        seconds, before = self._seconds, self.is_serial
-        look = Look(seconds / self._batches, self._loop_seconds / self._batches)
-        self._forget()
+        if not self._ends_bulk:
+            return False
+        self._is_filling = False
+        seconds = sum(one.batch for one in self._times)
+        if seconds < LOOK_SECONDS:
+            return False
+        look = Look(seconds / len(self._times), sum(one.loop for one in self._times) / len(self._times))
+        self._times.clear()
         if self._chosen is not None:
             self._follow(self._chosen, look)
             return False
-        self._looks[self.is_serial].append(look)
+        before, is_long = self.is_serial, seconds >= LONG_LOOK
+        self._looks[before].append(look)
         ahead, pairs = len(self._looks[False]), len(self._looks[True])
-        if ahead == pairs and (pairs >= MIN_PAIRS or seconds >= LONG_LOOK):
-            self._choose(is_last=pairs >= MAX_PAIRS or seconds >= LONG_LOOK)
+        if ahead == pairs and (pairs >= MIN_PAIRS or is_long):
+            self._choose(is_last=pairs >= MAX_PAIRS or is_long)
         if self._chosen is None:
             self.is_serial = pairs < ahead
         return self.is_serial != before
@@ -136,32 +132,3 @@ class SerialChoice:
         self._patience *= 2
         self._chosen = None
         self._looks = {False: [], True: []}
-
-    def _forget(self) -> None:
-        self._batches, self._seconds, self._loop_seconds = 0, 0.0, 0.0
-
-
-def follow(
-    choice: SerialChoice, deliver: Callable[[int], Generator[Delivered, None, None]], first: int, last: int
-) -> Generator[Delivered, None, None]:
-    """Yield the batches of one pass, each part in the way that `choice` has then.
-
-    Parameters
-    ----------
-    choice
-    deliver
-        Returns the batches from a number on, in the way that `choice` has when it is called; closed at a change.
-    first, last
-        Numbers of batches.
-    """
-    while first < last:
-        with closing(deliver(first)) as items:
-            choice.begin()
-            for item in items:
-                first = item.next_batch
-                choice.delivered(ends_bulk=item.ends_bulk)
-                yield item
-                if choice.asks():
-                    break
-            else:
-                return

@@ -8,8 +8,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,11 +20,8 @@ from spsample.backends.tensors import on_stream
 from spsample.common.packing import aligned
 from spsample.errors import DTypeError
 
-BUFFERS = 2
-"""Pinned buffers of a loader: one is written while the other one is read by the device."""
-
-GRAIN = 1 << 20
-"""Unit of the size of pinned buffers, in bytes."""
+UNDER_WAY = 2
+"""Copies that may be under way while the next batch is written."""
 
 MIN_ROWS = 1 << 20
 """Bytes of rows of features from which on they have pinned memory of their own: copying less twice costs little."""
@@ -120,40 +116,29 @@ class CudaCalls:
         return event
 
 
-@dataclass
-class _PinnedBuffer:
-    """Pinned memory, and the event of the copy that reads it."""
-
-    memory: torch.Tensor | None = None
-    read: Any = None
-
-
 class PinnedTransfer(Transfer):
-    """A transfer to a GPU through a few pinned buffers, on a stream of its own.
+    """A transfer to a GPU through memory of torch's pinned pool, on a stream of its own.
 
-    1. The oldest buffer is taken, once the copy that reads it is over: the host waits for its event.
-    2. The bytes are written to it, and copied by the stream to memory that was taken from torch's pool for that stream.
+    1. The host waits for the event of the copy before the last, so that few are under way.
+    2. The bytes are written to pinned memory, and copied by the stream to memory that was taken from torch's pool for
+       that stream. The pinned pool knows the copies of its memory, and gives it out again after them.
     3. The stream that uses them waits for the event of the copy. The pool keeps the memory until that stream, too, is
        done with it (`record_stream`).
 
-    Rows of features, which are most of a batch, are gathered into memory of torch's pinned pool, and copied from there.
-    That pool, too, knows the copies of its memory, and reuses it after them.
+    Rows of features, which are most of a batch, are gathered into pinned memory, and copied from there.
 
     Parameters
     ----------
     calls : CudaCalls
-    buffers : int
-        Number of buffers; more where more copies are under way at once, as of two passes.
     min_rows : int
         Bytes of rows from which on they have pinned memory of their own.
     """
 
-    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS, min_rows: int = MIN_ROWS) -> None:
-        self._calls = calls
-        self._min_rows = min_rows
+    def __init__(self, calls: CudaCalls, min_rows: int = MIN_ROWS) -> None:
+        self._calls, self._min_rows = calls, min_rows
         self._rows: weakref.WeakValueDictionary[int, NDArray[np.uint8]] = weakref.WeakValueDictionary()  # by address
         self._stream = calls.new_stream()
-        self._buffers = deque(_PinnedBuffer() for _ in range(buffers))
+        self._under_way: deque[Any] = deque()  # events of copies
 
     def rows(self, count: int, dim: int) -> NDArray[np.float32] | None:
         """Return pinned memory, which lives as long as views of the array; None for few rows, or where it is short."""
@@ -176,15 +161,14 @@ class PinnedTransfer(Transfer):
         return self._copied(pinned[: values.nbytes])
 
     def send(self, nbytes: int, write: Write) -> Landed:
-        """Write to a buffer, and begin to copy it."""
-        buffer = self._free_buffer()
-        try:
-            memory = self._room(buffer, nbytes)
-            write(memory.numpy())
-            landed = self._copied(memory)
-            buffer.read = landed.ready
-        finally:
-            self._buffers.append(buffer)
+        """Write to pinned memory, and begin to copy it."""
+        if len(self._under_way) >= UNDER_WAY:
+            with suppress(IndexError):  # another pass of the loader waits for it
+                self._under_way.popleft().synchronize()
+        memory = self._calls.pinned(nbytes)
+        write(memory.numpy())
+        landed = self._copied(memory)
+        self._under_way.append(landed.ready)
         return landed
 
     def _copied(self, memory: torch.Tensor) -> Landed:
@@ -199,23 +183,6 @@ class PinnedTransfer(Transfer):
         stream = self._calls.current_stream()
         stream.wait_event(landed.ready)
         landed.whole.record_stream(stream)
-
-    def _free_buffer(self) -> _PinnedBuffer:
-        """Return the oldest buffer, once no copy reads it any more."""
-        try:
-            buffer = self._buffers.popleft()
-        except IndexError:  # all of them are in use
-            return _PinnedBuffer()
-        if buffer.read is not None:
-            buffer.read.synchronize()
-        return buffer
-
-    def _room(self, buffer: _PinnedBuffer, nbytes: int) -> torch.Tensor:
-        """Return bytes of a buffer, which grows by an eighth more than it has to."""
-        if buffer.memory is None or len(buffer.memory) < nbytes:
-            buffer.memory = None
-            buffer.memory = self._calls.pinned(-(-(nbytes + nbytes // 8) // GRAIN) * GRAIN)
-        return buffer.memory[:nbytes]
 
 
 def address_of(values: NDArray[Any]) -> int:
@@ -254,16 +221,6 @@ class _PackedArray(NamedTuple):
 _NOWHERE = _PackedArray(0, 0, torch.uint8, (0,))
 
 
-class _Source(NamedTuple):
-    """The memory of an array, and its address."""
-
-    address: int
-    nbytes: int
-    values: NDArray[np.uint8]
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-
 class PackedTensors:
     """Arrays that are about to be copied together.
 
@@ -298,13 +255,15 @@ class PackedTensors:
 
     def __init__(self, arrays: Iterable[Any], apart: Apart = lambda values: None) -> None:
         sources = [_source(array) for array in arrays]
+        addresses = [address_of(values) for values, _, _ in sources]
         self._pieces: list[_PackedArray] = [_NOWHERE] * len(sources)
         self._written: list[tuple[int, NDArray[np.uint8]]] = []
         self.nbytes = 0
         low, high, begin = 0, 0, 0  # addresses of a run of memory, and its place in the packed bytes
         alone: torch.Tensor | None = None  # or its own copy on the device
-        for number in sorted(range(len(sources)), key=lambda i: (sources[i].address, -sources[i].nbytes)):
-            address, nbytes, values, dtype, shape = sources[number]
+        for number in sorted(range(len(sources)), key=lambda i: (addresses[i], -len(sources[i][0]))):
+            values, dtype, shape = sources[number]
+            address, nbytes = addresses[number], len(values)
             grows = address + nbytes > high
             if address >= high or (address - low) % dtype.itemsize or (grows and alone is not None):
                 alone = apart(values) if nbytes else None
@@ -327,17 +286,18 @@ class PackedTensors:
         return [piece.of(whole) for piece in self._pieces]
 
 
-def _source(array: Any) -> _Source:
+def _source(array: Any) -> tuple[NDArray[np.uint8], torch.dtype, tuple[int, ...]]:
+    """Return the bytes of an array, its type and its shape."""
     if isinstance(array, np.ndarray):
         dtype = _torch_dtype(array.dtype)
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return _Source(address_of(values), values.nbytes, values, dtype, array.shape)
+        return values, dtype, array.shape
     if array.layout is not torch.strided or array.requires_grad or array.is_quantized:
         given = f"a tensor of layout {array.layout}, requires_grad={array.requires_grad}"
         raise DTypeError(argument="transform", given=given, expected="dense tensors without gradients on the host")
     plain = array.resolve_conj().resolve_neg().contiguous()
     values = plain.reshape(-1).view(torch.uint8).numpy()
-    return _Source(address_of(values), values.nbytes, values, array.dtype, tuple(array.shape))
+    return values, array.dtype, tuple(array.shape)
 
 
 @cache

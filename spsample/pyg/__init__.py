@@ -29,16 +29,11 @@ from spsample.pyg.trimming import trim, untrim  # noqa: E402
 
 __all__ = ["NeighborLoader", "NeighborSampler", "trim", "untrim"]
 
-_LINKS = "LinkNeighborLoader", "LinkLoader"
-
 
 def __getattr__(name: str) -> NoReturn:
     """Refuse the names of PyG's other loaders, which are not here."""
     if name not in _pyg_loader.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    why = "; seeds that are edges cannot be sampled in bulk yet" if name in _LINKS else ""
-    message = (
-        f"spsample.pyg has no {name}{why}. It has NeighborLoader and NeighborSampler. Use PyG's own: "
-        f"from torch_geometric.loader import {name}"
-    )
-    raise ImportError(message, name=__name__)  # an import would drop the text of an AttributeError
+    instead = f"It has NeighborLoader and NeighborSampler. Use PyG's own: from torch_geometric.loader import {name}"
+    # an import would drop the text of an AttributeError
+    raise ImportError(f"spsample.pyg has no {name}. {instead}", name=__name__)

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from operator import index
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.data import BatchSampler
 from torch_geometric.data import Data
-from torch_geometric.sampler import NumNeighbors
 
 from spsample.common.checks import check_range, require_int, require_type, short
 from spsample.errors import DTypeError, InputError
 from spsample.loading.order import Order, as_seeds
-from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 
-_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "sampler", "batch_sampler")
-_INSTEAD_OF = {"sampler": ("shuffle",), "batch_sampler": ("sampler", "shuffle", "drop_last", "batch_size")}
-_UNSET = {"sampler": None, "shuffle": False, "drop_last": False, "batch_size": 1}
-"""Arguments that exclude others, as in torch, where these have other values."""
-
-_PASSED_OVER = ("dataset", "collate_fn")
-"""Arguments that PyG's loader replaces by its own without a word."""
-
-
+_NO_TIME = "Sampling by time is not there: remove edges that are too late from the data before."
 _REFUSED: dict[str, tuple[Any, str]] = {
-    "input_time": (None, "Sampling by time is not there: remove edges that are too late from the data before."),
+    "input_time": (None, _NO_TIME),
+    "time_attr": (None, _NO_TIME),
+    "temporal_strategy": ("uniform", _NO_TIME),
     "disjoint": (False, "A graph of its own for each seed is what batch_size=1 gives."),
-    "temporal_strategy": ("uniform", "Sampling by time is not there."),
-    "time_attr": (None, "Sampling by time is not there: remove edges that are too late from the data before."),
     "neighbor_sampler": (None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
     "directed": (True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
     "custom_cls": (None, "Batches have the class of data."),
@@ -42,6 +33,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 """Arguments of which only the default is taken, with it and what to do instead."""
 
 _THREADS = "threads of this process sample whole bulks ahead of the loop, so there are no workers to start"
+_IN_MEMORY = "batches are ready in this process's memory before they are asked for"
 _NEEDLESS: dict[str, tuple[Any, str]] = {
     "num_workers": (0, _THREADS),
     "persistent_workers": (False, _THREADS),
@@ -49,8 +41,8 @@ _NEEDLESS: dict[str, tuple[Any, str]] = {
     "worker_init_fn": (None, _THREADS),
     "timeout": (0, _THREADS),
     "prefetch_factor": (None, "prefetch=1 says how many bulks are sampled ahead"),
-    "pin_memory": (False, "batches are ready in this process's memory before they are asked for"),
-    "pin_memory_device": ("", "batches are ready in this process's memory before they are asked for"),
+    "pin_memory": (False, _IN_MEMORY),
+    "pin_memory_device": ("", _IN_MEMORY),
     "in_order": (True, "batches come in order anyway"),
 }
 """Arguments that change nothing here, with their defaults and why."""
@@ -88,18 +80,13 @@ def checked_graph(data: Data, graph: Graph, weight_attr: str | None) -> Graph:
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
     require_graph(graph)
     require_local(graph, expected)
-    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, _num_edges(data))
+    num_edges, adj_t = data.num_edges, data.get("adj_t")
+    if adj_t is not None:  # PyG does not count its entries
+        num_edges = adj_t._nnz() if isinstance(adj_t, torch.Tensor) else adj_t.nnz()
+    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, num_edges)
     if is_another or (weight_attr is not None and graph.weighting != "weighted"):
         raise InputError(argument="graph", given=repr(graph), expected=expected)
     return graph
-
-
-def _num_edges(data: Data) -> int:
-    """Return the number of edges of the data; of a sparse tensor that of its entries, which PyG does not count."""
-    adj_t = data.get("adj_t")
-    if adj_t is None:
-        return int(data.num_edges)
-    return int(adj_t._nnz() if isinstance(adj_t, torch.Tensor) else adj_t.nnz())
 
 
 def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
@@ -112,7 +99,8 @@ def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
     """
     if input_nodes is None:
         return None
-    if isinstance(input_nodes, str) or (isinstance(input_nodes, tuple) and isinstance(next(iter(input_nodes), 0), str)):
+    first = next(iter(input_nodes), 0) if isinstance(input_nodes, tuple) else input_nodes
+    if isinstance(first, str):
         expected = "vertex ids, or a mask over the vertices: the data have no types"
         raise DTypeError(argument="input_nodes", given=repr(input_nodes), expected=expected)
     held = input_nodes.detach().cpu() if isinstance(input_nodes, torch.Tensor) else input_nodes
@@ -122,34 +110,6 @@ def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
         given = "a mask that is true nowhere" if is_mask else "no vertices"
         raise InputError(argument="input_nodes", given=given, expected="at least one vertex to sample from")
     return torch.as_tensor(held) if is_mask else torch.tensor(ids)
-
-
-def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
-    """Neighbours per hop.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If they are no list of integers of at least 1, or -1.
-    """
-    sizes = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
-    return require_sizes("num_neighbors", sizes, whole_rows=True)
-
-
-def refuse(arguments: dict[str, Any]) -> None:
-    """Refuse what cannot be sampled.
-
-    Raises
-    ------
-    InputError
-        If an argument has a value that is not taken here.
-    """
-    for name, (default, instead) in _REFUSED.items():
-        value = arguments.get(name, default)
-        if value is not default and (default is None or value != default):
-            raise InputError(
-                argument=name, given=short(value), expected=f"{default!r}, which is the default", hint=instead
-            )
 
 
 def checked_type(subgraph_type: Any) -> str:
@@ -162,12 +122,9 @@ def checked_type(subgraph_type: Any) -> str:
     """
     word = str(getattr(subgraph_type, "value", subgraph_type))
     if word not in _SUBGRAPH_TYPES:
-        raise InputError(
-            argument="subgraph_type",
-            given=repr(word),
-            expected=" or ".join(map(repr, _SUBGRAPH_TYPES)),
-            hint="The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...).",
-        )
+        expected = " or ".join(map(repr, _SUBGRAPH_TYPES))
+        hint = "The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...)."
+        raise InputError(argument="subgraph_type", given=repr(word), expected=expected, hint=hint)
     return word
 
 
@@ -176,33 +133,27 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
     Raises
     ------
-    DTypeError
-        For a name that PyG's loader would not take either.
     InputError
-        For two that exclude each other.
+        If an argument has a value that is not taken here.
     """
-    unknown = options.keys() - {*_TAKEN, *_PASSED_OVER, *_REFUSED, *_NEEDLESS}
-    if unknown:
-        expected = "arguments of torch_geometric.loader.NeighborLoader, or of spsample.BulkLoader"
-        raise DTypeError(argument=min(unknown), given="an argument of that name", expected=expected)
+    batches = options.get("batch_sampler")
+    has_parts = all(hasattr(batches, name) for name in ("sampler", "batch_size", "drop_last"))
+    is_own = isinstance(batches, BatchSampler) and type(batches).__iter__ is not BatchSampler.__iter__
+    if batches is not None and (is_own or not has_parts):
+        expected = "torch's BatchSampler: batches of one size, or loader(positions) for each batch of your own"
+        raise InputError(argument="batch_sampler", given=short(batches), expected=expected)
     needless: dict[str, list[str]] = {}
-    for name, (default, reason) in _NEEDLESS.items():
-        if name in options and options[name] != default:
-            needless.setdefault(reason, []).append(name)
+    for name, (default, instead) in {**_REFUSED, **_NEEDLESS}.items():
+        value = options.get(name, default)
+        if value is default or (default is not None and value == default):
+            continue
+        if name in _REFUSED:
+            expected = f"{default!r}, which is the default"
+            raise InputError(argument=name, given=short(value), expected=expected, hint=instead)
+        needless.setdefault(instead, []).append(name)
     if needless:
         warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
-    for name, others in _INSTEAD_OF.items():
-        both = [other for other in others if _is_set(other, options.get(other))]
-        if options.get(name) is not None and both:
-            given = f"{name} with {both[0]}={short(options[both[0]])}"
-            raise InputError(argument=name, given=given, expected="one of them: each decides the batches")
-    return {name: options[name] for name in _TAKEN if name in options}
-
-
-def _is_set(name: str, value: Any) -> bool:
-    if value is None or _UNSET[name] is None:
-        return value is not None
-    return bool(value != _UNSET[name])
+    return {name: value for name, value in options.items() if name not in _REFUSED and name not in _NEEDLESS}
 
 
 def warn_needless(what: str = f"workers: {_THREADS}") -> None:
@@ -222,8 +173,6 @@ class SamplerOrder(Order):
         As of torch's ``DataLoader``: iterable over positions, with a length.
     num_seeds
         Positions are in [0, num_seeds).
-    argument
-        What errors call it.
 
     Attributes
     ----------
@@ -239,20 +188,17 @@ class SamplerOrder(Order):
     (3, array([2, 0, 2]))
     """
 
-    def __init__(self, sampler: Any, num_seeds: int, argument: str = "sampler") -> None:
-        expected = "a sampler as of torch's DataLoader: iterable over positions, with a length"
-        if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):  # to ask for it may draw
-            lacks = "a length" if hasattr(sampler, "__iter__") else "__iter__"
-            raise DTypeError(
-                argument=argument,
-                given=f"an object of type {type(sampler).__name__} without {lacks}",
-                expected=expected,
-            )
+    def __init__(self, sampler: Any, num_seeds: int) -> None:
+        for name, lacks in (("__iter__", "__iter__"), ("__len__", "a length")):
+            if not hasattr(sampler, name):  # to ask for it may draw
+                given = f"an object of type {type(sampler).__name__} without {lacks}"
+                expected = "a sampler as of torch's DataLoader: iterable over positions, with a length"
+                raise DTypeError(argument="sampler", given=given, expected=expected)
         super().__init__(len(sampler), shuffle=True)
         rank = getattr(sampler, "rank", None)
         self.rank = rank if isinstance(rank, int) else 0
         self._has_share = isinstance(rank, int) and getattr(sampler, "num_replicas", 2) > 1
-        self._sampler, self._num_seeds, self._argument = sampler, num_seeds, argument
+        self._sampler, self._num_seeds = sampler, num_seeds
         self._epoch: int | None = None  # that of the order drawn last
         self._drawn = np.empty(0, np.int64)
         self._draws = 0
@@ -303,62 +249,18 @@ class SamplerOrder(Order):
         return self._checked(islice(self._sampler, self.num_positions + 1))
 
     def _checked(self, drawn: Iterable[Any]) -> NDArray[np.int64]:
-        positions = np.fromiter(map(self._position, drawn), np.int64)
+        positions = np.fromiter(map(_index, drawn), np.int64)
         if len(positions) != self.num_positions:
             more = f"{len(positions)}" if len(positions) < self.num_positions else "more"
             expected = f"{self.num_positions}, the length that the sampler had when the loader was made"
-            raise InputError(argument=self._argument, given=f"{more} positions in an epoch", expected=expected)
-        check_range(self._argument, positions, self._num_seeds, "positions among input_nodes")
+            raise InputError(argument="sampler", given=f"{more} positions in an epoch", expected=expected)
+        check_range("sampler", positions, self._num_seeds, "positions among input_nodes")
         return positions
 
-    def _position(self, position: Any) -> int:
-        try:
-            return index(position)
-        except TypeError:
-            expected = "positions among input_nodes, one at a time"
-            raise DTypeError(argument=self._argument, given=short(position), expected=expected) from None
 
-
-class _Flat:
-    """The positions of a batch sampler whose batches are all of one size, but for the last."""
-
-    def __init__(self, batch_sampler: Any) -> None:
-        missing = [name for name in ("sampler", "batch_size", "drop_last") if not hasattr(batch_sampler, name)]
-        if missing:
-            raise InputError(
-                argument="batch_sampler",
-                given=f"a {type(batch_sampler).__name__} without {', '.join(missing)}",
-                expected="torch's BatchSampler: batches of one size",
-                hint="Call loader(positions) for each batch of your own.",
-            )
-        self.batches, self.batch_size = batch_sampler, batch_sampler.batch_size
-        self.rank = getattr(batch_sampler.sampler, "rank", None)
-        self.num_replicas = getattr(batch_sampler.sampler, "num_replicas", 2)
-
-    def __len__(self) -> int:
-        positions = len(self.batches.sampler)
-        return positions - positions % self.batch_size if self.batches.drop_last else positions
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = [list(batch) for batch in self.batches]
-        wrong = [len(batch) for batch in batches[:-1] if len(batch) != self.batch_size]
-        if wrong:
-            expected = f"{self.batch_size} in each but the last"
-            raise InputError(argument="batch_sampler", given=f"a batch of {wrong[0]} positions", expected=expected)
-        return chain.from_iterable(batches)
-
-
-def order_of(options: dict[str, Any], num_seeds: int) -> tuple[bool | SamplerOrder, int]:
-    """The order of epochs, and their batch size, by the options of torch's ``DataLoader``.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If a sampler is none.
-    """
-    sampler, batch_sampler = options.get("sampler"), options.get("batch_sampler")
-    if batch_sampler is not None:
-        flat = _Flat(batch_sampler)
-        return SamplerOrder(flat, num_seeds, "batch_sampler"), flat.batch_size
-    order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, num_seeds)
-    return order, options.get("batch_size", 1)
+def _index(position: Any) -> int:
+    try:
+        return index(position)
+    except TypeError:
+        expected = "positions among input_nodes, one at a time"
+        raise DTypeError(argument="sampler", given=short(position), expected=expected) from None

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from spsample.loading import BulkLoader
 from spsample.loading.order import require_state
 from spsample.pyg import arguments
-from spsample.pyg.arguments import SamplerOrder, order_of
+from spsample.pyg.arguments import SamplerOrder
 from spsample.pyg.neighbor_sampler import Attributes, NeighborSampler, drawn_seed, with_hops
 from spsample.sampling import MiniBatch
 from spsample.sampling.arguments import require_word
@@ -136,8 +136,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         data = arguments.checked_data(data)
         fixed = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
         fixed |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
-        arguments.refuse(fixed | options)
-        options = arguments.taken(options)
+        options = arguments.taken(fixed | options)
         inputs = arguments.checked_inputs(data, input_nodes)
         seed = drawn_seed(options.get("generator")) if random_seed is None else random_seed
         how = (num_neighbors, replace, subgraph_type, weight_attr)
@@ -159,32 +158,25 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self.trim, self.random_seed, self.backend = require_bool("trim", trim), random_seed, backend
         self.bulk_size, self.memory_budget, self.prefetch = bulk_size, memory_budget, prefetch
         self._attributes = Attributes(self.graph)
-        self._order, batch_size = order_of(options, len(self.dataset))
-        self.bulk_loader = self._make_bulk_loader(batch_size)
-
-    def _make_bulk_loader(self, batch_size: int) -> BulkLoader:
-        """Loader of the batches of a pass, as `node_sampler` samples one."""
-        node_sampler = self.node_sampler
-        return BulkLoader(
-            node_sampler.graph,
+        batches = options.get("batch_sampler")
+        sampler = options.get("sampler") if batches is None else batches.sampler
+        order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, len(self.dataset))
+        # each rank of a DistributedSampler draws its own, unless a random seed was given
+        self._rank = order.rank if random_seed is None and isinstance(order, SamplerOrder) else 0
+        self.bulk_loader = BulkLoader(
+            self.graph,
             self.input_data.node.numpy(),
             node_sampler.sampler,
-            batch_size=batch_size,
-            bulk_size=self.bulk_size,
-            memory_budget=self.memory_budget,
-            prefetch=self.prefetch,
+            batch_size=options.get("batch_size", 1) if batches is None else batches.batch_size,
+            bulk_size=bulk_size,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
             edge_ids=True,
-            shuffle=self._order,
-            drop_last=self.drop_last,
-            random_seed=self._seed_of_rank(node_sampler.random_seed),
-            backend=node_sampler.backend,
+            shuffle=order,
+            drop_last=self.drop_last if batches is None else batches.drop_last,
+            random_seed=(node_sampler.random_seed + self._rank) % 2**64,
+            backend=backend,
         )
-
-    def _seed_of_rank(self, random_seed: int) -> int:
-        """Each rank of a ``DistributedSampler`` draws its own, unless a random seed was given."""
-        if self.random_seed is not None or not isinstance(self._order, SamplerOrder):
-            return random_seed
-        return (random_seed + self._order.rank) % 2**64
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, of the epoch after the last one's, whether that was complete or left."""
@@ -204,15 +196,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     @contextmanager
     def enable_cpu_affinity(self, loader_cores: Any = None) -> Iterator[None]:
-        """PyG's, for workers; nothing but a warning here."""
+        """PyG's, for workers, as the other one of them; nothing but a warning: see `spsample.set_num_threads`."""
         arguments.warn_needless()
         yield
 
-    @contextmanager
-    def enable_multithreading(self, worker_threads: int | None = None) -> Iterator[None]:
-        """PyG's, for workers; nothing but a warning here: `spsample.set_num_threads` sets the number of threads."""
-        arguments.warn_needless()
-        yield
+    enable_multithreading = enable_cpu_affinity
 
     def set_epoch(self, epoch: int) -> None:
         """`BulkLoader.set_epoch`."""
@@ -231,7 +219,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         takes_over = self.random_seed is None and "random_seed" in require_state(state)
         self.bulk_loader.load_state_dict({**state, "random_seed": drawn} if takes_over else state)
         seed = require_word("random_seed", state["random_seed"])
-        self.node_sampler.random_seed, self.bulk_loader.random_seed = seed, self._seed_of_rank(seed)
+        self.node_sampler.random_seed, self.bulk_loader.random_seed = seed, (seed + self._rank) % 2**64
         if state["next_batch"] == len(self) > 0:
             self.bulk_loader.end_epoch()
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch.utils.data import get_worker_info
+from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Data
 from torch_geometric.loader.utils import filter_edge_store_, index_select
-from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler import BaseSampler, NodeSamplerInput, NumNeighbors, SamplerOutput
 
 from spsample.common.lazily import lazily
 from spsample.errors import InputError
@@ -23,34 +24,23 @@ from spsample.sampling.arguments import require_word
 from spsample.sampling.bulk import empty_minibatch
 from spsample.sampling.hops import Hops
 from spsample.sampling.sampled_data import SampledData
-from spsample.sampling.sampler import require_bool
+from spsample.sampling.sampler import require_bool, require_sizes
 from spsample.store import Graph
 
 
-class _RowAttribute(NamedTuple):
-    """An attribute with a row for each vertex, or for each edge."""
-
-    key: str
-    of_edges: bool
-    dim: int
-
-
 class _Plan(NamedTuple):
-    """Treatment of the attributes that data had when it was made."""
+    """Treatment of the attributes that data had when it was made; `rows` has key, whether of edges, and dimension."""
 
     data: Data
     held: dict[str, Any]
-    rows: list[_RowAttribute]
+    rows: list[tuple[str, bool, int]]
     bare: Data
 
     def fits(self, data: Data) -> bool:
         """Return whether data still have the same attributes."""
         now = data._store._mapping
-        return (
-            data is self.data
-            and now.keys() == self.held.keys()
-            and all(now[key] is value for key, value in self.held.items())
-        )
+        has_keys = data is self.data and now.keys() == self.held.keys()
+        return has_keys and all(now[key] is value for key, value in self.held.items())
 
 
 class Attributes:
@@ -73,17 +63,19 @@ class Attributes:
         plan = self._plan
         if plan is None or not plan.fits(data):
             plan = self._plan = self._planned(data)
-        held = plan.held.copy()
+        held = {"n_id": output.node, "e_id": output.edge, **plan.held}
         for key, of_edges, dim in plan.rows:
             held[key] = _selected(held[key], output.edge if of_edges else output.node, dim)
         if "edge_index" in held:
-            held["edge_index"] = _edge_index(output).to(held["edge_index"].device)
+            ends: Any = getattr(output, "ends", (None, None, None))
+            row, col, edge_index = ends
+            if row is not output.row or col is not output.col:  # a transform has replaced them
+                edge_index = torch.stack([output.row, output.col])
+            held["edge_index"] = edge_index.to(held["edge_index"].device)
         if "adj_t" in held:
             held["adj_t"] = _sampled_entries(held["adj_t"], output)
         if "num_nodes" in held:
             held["num_nodes"] = len(output.node)
-        held.setdefault("n_id", output.node)
-        held.setdefault("e_id", output.edge)
         input_id, time = output.metadata
         held |= {
             "batch": output.batch,
@@ -93,7 +85,9 @@ class Attributes:
             "seed_time": time,
             "batch_size": input_id.size(0),
         }
-        return _made(plan.bare, held)
+        made = copy.copy(plan.bare)  # PyG sets one attribute at a time, which takes as long as a sample of some seeds
+        made._store._mapping.update((key, value) for key, value in held.items() if value is not None)
+        return made
 
     def _planned(self, data: Data) -> _Plan:
         """Ask PyG which attributes have rows of vertices or edges; `adj_t` has neither."""
@@ -105,30 +99,8 @@ class Attributes:
             del bare[key]
             is_cut = key not in ("edge_index", "adj_t", "num_nodes")
             if is_cut and (whole.is_node_attr(key) or whole.is_edge_attr(key)):
-                rows.append(_RowAttribute(key, not whole.is_node_attr(key), data.__cat_dim__(key, value, data._store)))
+                rows.append((key, not whole.is_node_attr(key), data.__cat_dim__(key, value, data._store)))
         return _Plan(data, held, rows, bare)
-
-
-def keep_edge_index(output: SamplerOutput, edge_index: torch.Tensor) -> None:
-    """Note of which tensor (2, E) `row` and `col` are the rows, so that it need not be put together again."""
-    output.ends = output.row, output.col, edge_index
-
-
-def _edge_index(output: SamplerOutput) -> torch.Tensor:
-    """Rows and columns in one tensor: the one that was kept, unless a transform has replaced them."""
-    row, col, edge_index = getattr(output, "ends", (None, None, None))
-    is_kept = row is output.row and col is output.col
-    return edge_index if is_kept and edge_index is not None else torch.stack([output.row, output.col])
-
-
-def _made(bare: Data, attributes: dict[str, Any]) -> Data:
-    """Data with these attributes, and the class and all else of `bare`, which has none; None stands for no attribute.
-
-    PyG sets one attribute at a time, which takes as long as a sample of some seeds.
-    """
-    made = copy.copy(bare)
-    made._store._mapping.update((key, value) for key, value in attributes.items() if value is not None)
-    return made
 
 
 def _selected(value: Any, index: torch.Tensor | None, dim: int) -> Any:
@@ -167,21 +139,6 @@ def with_hops(batch: Data) -> Data:
     return batch
 
 
-class _Made(NamedTuple):
-    """A graph, and what it was made of; neither is kept alive."""
-
-    graph: weakref.ref[Graph]
-    tensors: list[weakref.ref[torch.Tensor]]
-    versions: list[int]
-
-    def is_of(self, tensors: list[torch.Tensor]) -> bool:
-        """Return whether it was made of these tensors as they are now."""
-        return len(tensors) == len(self.tensors) and all(
-            made() is tensor and version == tensor._version
-            for made, tensor, version in zip(self.tensors, tensors, self.versions, strict=True)
-        )
-
-
 class SharedGraphs:
     """Graphs of data that loaders have now: they live as long as a loader does.
 
@@ -198,29 +155,22 @@ class SharedGraphs:
     """
 
     def __init__(self) -> None:
-        self._made: list[_Made] = []
+        self._made: Any = WeakTensorKeyDictionary()  # by weights, or else edges: what the last graph is of
 
     def of(self, data: Data, weight_attr: str | None = None) -> Graph:
         """The graph of the edges and weights that data have now; errors as of `Graph.from_pyg`."""
-        self._made = [record for record in self._made if record.graph() is not None]
-        tensors = _tensors(data, weight_attr)
-        graphs = (record.graph() for record in self._made if record.is_of(tensors)) if tensors else ()
-        for graph in graphs:
-            if graph is not None and graph.num_nodes == data.num_nodes:
-                return graph
-        graph = Graph.from_pyg(data, weight_attr)
-        if tensors:
-            versions = [tensor._version for tensor in tensors]
-            self._made.append(_Made(weakref.ref(graph), [weakref.ref(tensor) for tensor in tensors], versions))
+        names = ["edge_index"] if weight_attr is None else ["edge_index", str(weight_attr)]
+        tensors = [data.get(name) for name in names]
+        are_counted = all(isinstance(tensor, torch.Tensor) and not tensor.is_inference() for tensor in tensors)
+        if not are_counted or "adj_t" in data:  # nobody knows whether they were changed
+            return Graph.from_pyg(data, weight_attr)
+        now = [data.num_nodes, *(tensor._version for tensor in tensors)]
+        edges, before, made = self._made.get(tensors[-1], (None, None, None))
+        graph = made() if before == now and edges() is tensors[0] else None
+        if graph is None:
+            graph = Graph.from_pyg(data, weight_attr)
+            self._made[tensors[-1]] = weakref.ref(tensors[0]), now, weakref.ref(graph)
         return graph
-
-
-def _tensors(data: Data, weight_attr: str | None) -> list[torch.Tensor]:
-    """Edges and weights; nothing where torch does not count how often they were changed."""
-    names = ["edge_index"] if weight_attr is None else ["edge_index", str(weight_attr)]
-    held = [data.get(name) for name in names]
-    is_counted = all(isinstance(tensor, torch.Tensor) and not tensor.is_inference() for tensor in held)
-    return held if is_counted and "adj_t" not in data else []
 
 
 EPOCH_OF_CALLS = 2**64 - 1
@@ -284,7 +234,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
     def __setattr__(self, name: str, value: Any) -> None:
         """Check what PyG sets for an evaluation, too."""
         if name == "num_neighbors":
-            value = list(arguments.checked_sizes(value))
+            sizes = value.values if isinstance(value, NumNeighbors) else value
+            value = list(require_sizes("num_neighbors", sizes, whole_rows=True))
         elif name == "replace":
             value = require_bool("replace", value)
         elif name == "subgraph_type":
@@ -329,7 +280,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
             num_sampled_edges=minibatch.num_sampled_edges,
             metadata=(inputs.input_id, inputs.time),
         )
-        keep_edge_index(output, edge_index)
+        output.ends = output.row, output.col, edge_index  # the rows of one tensor, which need not be put together again
         if len(inputs.node) != minibatch.num_seeds:
             _repeat_seeds(output, minibatch)
         return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
@@ -338,11 +289,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]  # torch_geometric has
         """Refused."""
         expected = "vertices: batches of edges are not sampled yet"
         raise InputError(argument="inputs", given="edges", expected=expected, hint="Use PyG's LinkNeighborLoader.")
-
-    @property
-    def edge_permutation(self) -> None:
-        """None: edges are numbered as in the data."""
-        return None
 
 
 def drawn_seed(generator: torch.Generator | None = None) -> int:
@@ -362,14 +308,12 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     moved[:distinct] = torch.from_numpy(first).to(place.device)
     hop_edges = output.num_sampled_edges[0]
     counts = torch.bincount(output.col[:hop_edges], minlength=distinct)
-    starts, repeats = counts.cumsum(0) - counts, counts[place]
-    ends = repeats.cumsum(0)
-    copied = torch.arange(int(repeats.sum()), device=place.device)
-    copied += torch.repeat_interleave(starts[place] - (ends - repeats), repeats)
-    order = torch.cat([copied, torch.arange(hop_edges, len(output.col), device=place.device)])
-    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), repeats)
+    edges = torch.arange(len(output.col), device=place.device)
+    into = torch.split(edges[:hop_edges], counts.tolist())  # by seed
+    order = torch.cat([*(into[seed] for seed in minibatch.seed_inverse), edges[hop_edges:]])
+    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), counts[place])
     output.node = torch.cat([output.node[place], output.node[distinct:]])
     output.row = moved[output.row[order]]
     output.col = torch.cat([target, moved[output.col[hop_edges:]]])
     output.edge = output.edge[order]
-    output.num_sampled_nodes[0], output.num_sampled_edges[0] = seeds, len(copied)
+    output.num_sampled_nodes[0], output.num_sampled_edges[0] = seeds, len(target)

@@ -53,27 +53,23 @@ def trim(model: nn.Module) -> nn.Module:
     (torch.Size([5, 3]), torch.Size([2, 3]), True)
     """
     require_type("model", model, nn.Module, "a torch.nn.Module")
-    if any(
-        isinstance(layer, JumpingKnowledge) or (isinstance(layer, BasicGNN) and layer.jk_mode)
-        for layer in model.modules()
-    ):
+    joining = [layer for layer in model.modules() if isinstance(layer, BasicGNN) and layer.jk_mode]
+    if joining or any(isinstance(layer, JumpingKnowledge) for layer in model.modules()):
         expected = "a model whose last layer's result is its own"
         given = "one with jk, which joins the rows of all layers"
         hint = "Without jk a model may join them itself: torch.cat([spsample.nn.rows(h, hs[-1]) for h in hs], dim=-1)."
         raise InputError(argument="model", given=given, expected=expected, hint=hint)
     layers = [layer for layer in model.modules() if isinstance(layer, MessagePassing)]
-    trimmed_before = [layer for layer in layers if hasattr(layer, "trimmed_calls")]
-    layers = [layer for layer in layers if not hasattr(layer, "trimmed_calls")]
-    takers = [layer for layer in layers if _takes_pairs(layer)]
-    others = sorted({type(layer).__name__ for layer in layers} - {type(layer).__name__ for layer in takers})
-    if not takers and not trimmed_before:
+    fresh = [layer for layer in layers if not hasattr(layer, "trimmed_calls")]
+    takers = [layer for layer in fresh if _takes_pairs(layer)]
+    others = sorted({type(layer).__name__ for layer in fresh if not _takes_pairs(layer)})
+    if not takers and fresh == layers:
         given = f"no layer that takes a pair of sources and targets{': ' + ', '.join(others) if others else ''}"
         hint = "spsample.nn has layers by PyG's names, GCNConv among them, that need no hooks."
         raise InputError(argument="model", given=given, expected="at least one, as SAGEConv", hint=hint)
     for layer in takers:
         layer.trimmed_calls = Calls()
-        handle = layer.register_forward_pre_hook(_cut, with_kwargs=True)
-        setattr(layer, _HANDLE, handle)
+        setattr(layer, _HANDLE, layer.register_forward_pre_hook(_cut, with_kwargs=True))
     if others:
         warnings.warn(f"left as they are, since they take no pairs: {', '.join(others)}", stacklevel=2)
     return model

@@ -194,8 +194,8 @@ def test_a_loader_that_changes_between_threads_and_turns(emulated, entries, fetc
     host = sp.BulkLoader(graph, **call, **options, features=x, prefetch=0)
     features = sp.DeviceFeatures(x, 0.5, np.arange(graph.num_nodes))
     device = sp.BulkLoader(sp.DeviceGraph(graph, entries), **call, **options, features=features)
-    assert device._stages.serial_choice is not None
-    device._stages.serial_choice = Alternating()
+    assert device._serial_choice is not None
+    device._serial_choice = Alternating()
     for _ in range(2):
         for one, other in zip(host, device, strict=True):
             np.testing.assert_array_equal(one.x, emulated.to_host(other.x))

@@ -328,9 +328,7 @@ def test_a_budget_counts_what_ranks_have_of_shared_batches(sampler):
     def body(comm, parts, budget):
         options = {"sampler": sampler, "batches": "cooperative", "parts": parts, "batch_size": 32, "prefetch": 0}
         loader = loader_of(comm, bulk_size="auto", memory_budget=budget, **options)
-        shared = loader._stages.assignment.of_rank(
-            sp.bulk_sample(loader.graph, np.arange(256), sampler, batch_size=32), comm
-        )
+        shared = loader._assignment.of_rank(sp.bulk_sample(loader.graph, np.arange(256), sampler, batch_size=32), comm)
         shared_bytes = loader.plan.copies * shared.nbytes * loader.bulk_size // len(shared)
         return loader.plan, loader.bulk_size, shared_bytes
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.data import planted
-from spsample.loading import chunks as module
-from spsample.loading.chunks import MAX_BATCHES, MAX_BYTES, chunks
+from spsample.loading import prefetch as module
 from spsample.loading.order import Delivered
+from spsample.loading.prefetch import MAX_BATCHES, MAX_BYTES, chunks
 
 DATA = planted(2000, degree=6, random_seed=1)
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from spsample.errors import CapacityError, CommunicationError, InputError, RankError
 from spsample.loading import samplers_for
-from spsample.loading.factored.assignments import AHEAD, Assignment, Assignments, StepEnd
-from spsample.loading.factored.queue import BatchQueue
-from spsample.loading.factored.roles import Roles, require_roles
+from spsample.loading.factored.epoch import BatchQueue
+from spsample.loading.factored.roles import AHEAD, Assignment, Assignments, Roles, StepEnd, require_roles
 
 # ----------------------------------------------------------------------------------------------------------- roles
 
@@ -216,7 +215,7 @@ def test_tickets_whatever_the_order(data):
                 run.ask(chosen)
         else:
             run.train(chosen, data.draw(st.floats(1e-3, 10.0)))
-        if run.assignments.left:  # no trainer is idle while there is a batch
+        if run.assignments._next < run.assignments._end:  # no trainer is idle while there is a batch
             assert all(run.held[rank] for rank in range(trainers))
     run.end()
 

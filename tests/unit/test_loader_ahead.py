@@ -98,7 +98,7 @@ def test_batches_do_not_change_by_a_bit(name, fetch, prefetch, bulk_size, stops,
 def test_a_source_is_told_of_every_call_a_bulk_ahead(prefetch, fetch):
     source = Told(X)
     loader = loader_of(source, prefetch=prefetch, fetch=fetch)
-    bulks = len(list(loader._stages.assignment.bulk_ranges(0, 17, 4, 1 if prefetch == 0 else 8)))
+    bulks = len(list(loader._assignment.bulk_ranges(0, 17, 4, 1 if prefetch == 0 else 8)))
     known, calls = [], []
     for _ in range(3):
         before = source.calls
@@ -106,9 +106,8 @@ def test_a_source_is_told_of_every_call_a_bulk_ahead(prefetch, fetch):
         known.append(len(source.known))
         calls.append(source.calls - before)
     assert source.untold == 0
-    ahead = 4 if fetch == "batch" else 1  # the first bulk of the next epoch, once epochs are seen to follow
-    assert known == [0, ahead, ahead]
-    assert calls == ([17, 17, 17] if fetch == "batch" else [bulks, bulks, 5])
+    assert known == [0, 0, 0]
+    assert calls == [17 if fetch == "batch" else bulks] * 3
     if prefetch == 0 and fetch == "batch":
         assert source.ahead[:4] == [7, 6, 5, 4]
         assert min(source.ahead[:12]) == 4  # the next bulk, always
@@ -132,23 +131,6 @@ def test_a_pass_that_is_left_leaves_nothing_known(prefetch):
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
-def test_what_is_known_of_the_next_epoch_is_forgotten_where_another_comes(prefetch):
-    source, expected = Told(X), loader_of(FeatureStore(X))
-    epochs = [rows_of(expected) for _ in range(6)]
-    loader = loader_of(source, prefetch=prefetch)
-    assert [rows_of(loader) for _ in range(2)] == epochs[:2]
-    assert source.known
-    loader.set_epoch(4)
-    assert rows_of(loader) == epochs[4]
-    assert source.known == []
-    assert rows_of(loader) == epochs[5]
-    assert source.untold == 0
-    assert source.known
-    loader.close()
-    assert source.known == []
-
-
-@pytest.mark.parametrize("prefetch", [0, 1])
 def test_loaders_that_take_turns_do_not_spoil_what_each_other_knows(prefetch):
     """Training and validation over the same cache, epoch after epoch."""
     source = Told(X)
@@ -157,16 +139,7 @@ def test_loaders_that_take_turns_do_not_spoil_what_each_other_knows(prefetch):
         for loader in loaders:
             list(loader)
     assert source.untold == 0
-    assert len(source.known) == 4  # the first bulk of the next epoch
-
-
-def test_what_is_known_of_the_next_epoch_is_dropped_where_the_random_seed_is_another():
-    loader, other = loader_of(Told(X)), loader_of(FeatureStore(X), random_seed=6)
-    for _ in range(2):
-        list(loader)
-    loader.random_seed = 6
-    other.set_epoch(2)
-    assert rows_of(loader) == rows_of(other)
+    assert source.known == []
 
 
 def test_decisions_do_not_depend_on_threads():

@@ -17,7 +17,7 @@ import pytest
 import spsample as sp
 from spsample.common.contents import Contents
 from spsample.common.locks import renewed, was_held
-from spsample.loading.factored.queue import BatchQueue
+from spsample.loading.factored.epoch import BatchQueue
 from spsample.timeline import Phases, Timeline
 
 PACKAGE = Path(sp.__file__).parent

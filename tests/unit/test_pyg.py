@@ -680,7 +680,6 @@ def typed():
         ({"weight_attr": "cost"}, r"^weight_attr: got 'cost'"),
         ({"weight_attr": "edge_attr"}, r"^data.edge_attr: got shape"),
         ({"replace": 1}, r"^replace: got 1"),
-        ({"shufle": True}, r"^shufle: got an argument of that name"),
         ({"random_seed": -1}, r"^random_seed: got -1"),
         ({"bulk_size": 0}, r"^bulk_size: got 0"),
     ],
@@ -689,6 +688,11 @@ def test_refused(options, message):
     with pytest.raises(SpSampleError, match=message) as caught:
         loader_of(**options)
     assert isinstance(caught.value, InputError)
+
+
+def test_a_name_that_nobody_takes():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
+        loader_of(shufle=True)
 
 
 def test_loaders_share_a_graph():

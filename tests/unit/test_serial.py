@@ -156,7 +156,7 @@ class Alternating:
 @pytest.mark.parametrize("bulk_size", [1, 3, 64])
 def test_batches_are_the_same_in_any_way(bulk_size):
     loader, expected = _loader(bulk_size), _loader(bulk_size, prefetch=0)
-    loader._stages.serial_choice = Alternating()
+    loader._serial_choice = Alternating()
     for _ in range(2):
         for one, other in zip(loader, expected, strict=True):
             assert one.batch_id == other.batch_id
@@ -167,7 +167,7 @@ def test_batches_are_the_same_in_any_way(bulk_size):
 
 def test_a_pass_that_is_left_in_the_midst_goes_on_from_its_state():
     loader, expected = _loader(2), [batch.seeds.tolist() for batch in _loader(2, prefetch=0)]
-    loader._stages.serial_choice = Alternating()
+    loader._serial_choice = Alternating()
     seen = []
     for batch in loader:
         seen.append(batch.seeds.tolist())
@@ -183,22 +183,22 @@ def test_a_loader_has_chosen_within_a_sixteenth_of_a_pass():
     clock = Clock()
     graph = sp.load_dataset("rmat:10,8").graph
     loader = sp.BulkLoader(graph, np.arange(512), sp.GraphSAGE([3, 2]), batch_size=1, bulk_size=64)
-    loader._stages.serial_choice = SerialChoice(clock)
+    loader._serial_choice = SerialChoice(clock)
     for batch in loader:
-        clock.now += 0.065 if loader._stages.serial_choice.is_serial else 0.075
+        clock.now += 0.065 if loader._serial_choice.is_serial else 0.075
         if batch.batch_id >= 512 / 16:
             break
-    assert loader._stages.serial_choice.is_settled
-    assert loader._stages.serial_choice.is_serial
+    assert loader._serial_choice.is_settled
+    assert loader._serial_choice.is_serial
 
 
 def test_settled_serial_choice_need_no_threads(monkeypatch):
     loader = _loader(4)
-    loader._stages.serial_choice.is_serial = True
+    loader._serial_choice.is_serial = True
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
     assert len(list(loader)) == 25
 
 
 @pytest.mark.parametrize("options", [{"prefetch": 0}, {"stage_threads": "1,1"}])
 def test_what_is_chosen_otherwise_is_left(options):
-    assert _loader(4, **options)._stages.serial_choice is None
+    assert _loader(4, **options)._serial_choice is None

@@ -173,7 +173,7 @@ def test_items_are_timed_and_not_kept(clock):
 def test_a_loader_notes_what_its_threads_do(prefetch, tmp_path):
     with Timeline(tmp_path / "t.json") as timeline:
         batches = loader(timeline, prefetch=prefetch)
-        batches._stages.serial_choice = None  # a slow machine may not change the way, and make a batch again
+        batches._serial_choice = None  # a slow machine may not change the way, and make a batch again
         for batch in batches:
             with timeline.span("training", batch.batch_id), timeline.span("forward", category="part"):
                 pass

@@ -287,10 +287,8 @@ def test_an_order_of_the_epoch_before_is_not_of_this_one():
 @pytest.mark.parametrize("sampler", [np.array([3, 2]), torch.tensor([3, 2]), (3, 2), range(3, 1, -1)])
 def test_arrays_are_samplers(sampler):
     assert positions_of(loader_of(sampler)) == [3, 2]
-    with pytest.raises(InputError, match=r"^sampler: got sampler with shuffle=True"):
+    with pytest.raises(ValueError, match=r"mutually exclusive with shuffle"):
         loader_of(sampler, shuffle=True)
-    with pytest.raises(InputError, match=r"^batch_sampler: got batch_sampler with sampler="):
-        loader_of(sampler, batch_sampler=[[1]], batch_size=1)
 
 
 def test_a_sampler_whose_length_changes():
@@ -342,6 +340,8 @@ def test_a_batch_sampler_of_torch(drop_last):
     loader = loader_of(None, batch_sampler=batch_sampler, batch_size=1)
     assert [batch.input_id.tolist() for batch in loader] == list(batch_sampler)
     assert len(loader) == len(batch_sampler)
+    with pytest.raises(ValueError, match=r"mutually exclusive"):
+        loader_of(None, batch_sampler=batch_sampler, batch_size=4)
 
 
 class Uneven(BatchSampler):
@@ -352,10 +352,8 @@ class Uneven(BatchSampler):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": [1], "shuffle": True}, r"^sampler: got sampler with shuffle=True; expected one of them"),
-        ({"batch_sampler": [[1]], "batch_size": 4}, r"^batch_sampler: got batch_sampler with batch_size=4"),
-        ({"batch_sampler": [[1]], "sampler": [1], "batch_size": 1}, r"^batch_sampler: .*sampler=\[1\]"),
-        ({"batch_sampler": [[1], [2, 3]], "batch_size": 1}, r"^batch_sampler: got a list without sampler"),
+        ({"batch_sampler": [[1], [2, 3]], "batch_size": 1}, r"^batch_sampler: got \[\[1\], .*torch's BatchSampler"),
+        ({"batch_sampler": Uneven(range(5), 2, False), "batch_size": 1}, r"^batch_sampler: .*or loader\(positions\)"),
         ({"sampler": 3}, r"^sampler: got an object of type int without __iter__"),
         ({"sampler": iter([1, 2])}, r"^sampler: got an object of type list_iterator without a length"),
     ],
@@ -385,11 +383,6 @@ class Endless(Own):
         ({"sampler": [[1, 2]]}, DTypeError, r"^sampler: got \[1, 2\]"),
         ({"sampler": Short()}, InputError, r"^sampler: got 1 positions in an epoch; expected 5"),
         ({"sampler": Endless()}, InputError, r"^sampler: got more positions in an epoch; expected 5"),
-        (
-            {"batch_sampler": Uneven(range(5), 2, False), "batch_size": 1},
-            InputError,
-            r"^batch_sampler: got a batch of 1",
-        ),
     ],
 )
 def test_refused_when_drawn(options, error, message):

@@ -13,12 +13,11 @@ from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import count, format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError, SpSampleError
 from spsample.features import FeatureSource
-from spsample.loading.base import Loader
+from spsample.loading.base import Loader, SamplingGroup
 from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.copies import COPIES, copies_to
-from spsample.loading.factored.epoch import FactoredEpoch, Plan
+from spsample.loading.factored.epoch import FactoredEpoch
 from spsample.loading.factored.roles import require_roles
-from spsample.loading.options import SamplingGroup
 from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.ranks import duplicated
 from spsample.planning.budget import Buffers, largest_fitting
@@ -26,7 +25,6 @@ from spsample.planning.bulk_plan import BulkPlan, default_budget
 from spsample.planning.loader_plan import plan_epochs
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import require_bool
-from spsample.sampling.workload import Workload
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.timeline import Timeline
 
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.sampling import MiniBatch, Sampler
+
+_TRIAL = 2**64 - 1
+"""The epoch of trials."""
 
 PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
 """Bytes of a packed minibatch beside its arrays, at most: their types, and up to 63 bytes before each."""
@@ -158,11 +159,10 @@ class FactoredLoader(Loader):
             self._place_features()
             self._most_batches = require_bulk_size("bulk_size", bulk_size)
             self.memory_budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
-        require_same(self.comm, seeds=self.seeds_sha256, batch_size=batch_size, bulk_size=bulk_size, edge_ids=edge_ids)
-        require_same(
-            self.comm, sampler_ranks=sampler_ranks, step_batches=batches, switches=switches, queue_memory=queue_memory
-        )
-        require_same(self.comm, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed, sampler=repr(sampler))
+        cut = {"batch_size": batch_size, "bulk_size": bulk_size, "step_batches": batches, "drop_last": drop_last}
+        drawn = {"edge_ids": edge_ids, "shuffle": shuffle, "random_seed": random_seed, "sampler": repr(sampler)}
+        ranks = {"sampler_ranks": sampler_ranks, "switches": switches, "queue_memory": queue_memory}
+        require_same(self.comm, seeds=self.seeds_sha256, **cut, **drawn, **ranks)
         self.plan: BulkPlan | None = None
         self.bulk_size = 1
         self._plan_bulks()
@@ -170,14 +170,6 @@ class FactoredLoader(Loader):
         self._message_comm = duplicated(self.comm, "Pipelines without threads: sync.")
         self._under_way: FactoredEpoch | None = None
         self.trained = self.queue_peak = 0
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent ``sampling`` and gathering ``features`` in threads, and ``waiting`` for batches in the loop.
-
-        On samplers also ``"sampling waiting for room"`` in the queue; with `device` also ``copies``.
-        """
-        return self.phases.seconds
 
     @property
     def batches_per_step(self) -> int:
@@ -208,40 +200,34 @@ class FactoredLoader(Loader):
             self._under_way.fail(error)
 
     def set_sampler_ranks(self, sampler_ranks: int) -> None:
-        """Let another number of ranks sample, from the next pass on; collective."""
-        before, bulk_size, rank = self.roles, self.bulk_size, self.comm.rank
+        """Let another number of ranks sample, from the next pass on; collective.
+
+        Where a rank cannot have its new role, all raise the error, and the loader is closed.
+        """
         with collective(self.comm, call="another number of samplers"):
             roles = require_roles(self.comm.size, sampler_ranks)
         require_same(self.comm, sampler_ranks=sampler_ranks)
-        self.roles = roles
-        has_changed = before.samples(rank) != self.roles.samples(rank)
+        before, self.roles = self.roles, roles
         try:
-            self._place_again(has_changed)
+            with collective(self.comm, call="features of another role"):
+                if before.samples(self.comm.rank) != roles.samples(self.comm.rank):
+                    self._place_features()
             self._plan_bulks()
             self._require_same_data()
         except SpSampleError:  # on all ranks
-            self.roles, self.bulk_size = before, bulk_size
-            try:
-                self._place_again(has_changed)
-            except SpSampleError:  # there are no features now
-                self.close()
-                raise
+            self.close()
             raise
 
     def trial_bulk(self) -> list[MiniBatch]:
         """Sample the first bulk of the last possible epoch, to measure on; within the memory of samplers."""
         if self.plan is None:
             self.plan = self._planned()
-        return list(self._trial.sampled(0, min(self.bulk_size, self.num_batches)))
+        end = min(self.bulk_size, self.num_batches)
+        return list(self._sampled(_TRIAL, self._positions(_TRIAL), 0, end))
 
     def trial_batch(self, minibatch: MiniBatch) -> Batch:
         """Make the batch of a minibatch of `trial_bulk`."""
-        return self._copies.arrived(self._trial.collated(minibatch))  # type: ignore[no-any-return]
-
-    @property
-    def _trial(self) -> EpochWork:
-        epoch = 2**64 - 1
-        return EpochWork(self, epoch, self._positions(epoch))
+        return self._copies.arrived(self._collated(self._positions(_TRIAL), minibatch))  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End a pass that is under way, and free the communicator of the messages; collective, and the last call."""
@@ -258,15 +244,11 @@ class FactoredLoader(Loader):
                 given = f"batch {first} of an epoch, within a step of {count(self.step_batches, 'batch', 'batches')}"
                 raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
         require_same(self.comm, epoch=epoch, next_batch=first)
-        plan = Plan(
-            self.roles, first, self.num_batches, self.step_batches, self.bulk_size, self.queue_memory, self.switches
-        )
         self._leave_pass()  # passes share the communicator of the messages
-        under_way = FactoredEpoch(plan, self._message_comm, EpochWork(self, epoch, self._positions(epoch)))
-        self._under_way = under_way
+        self._under_way = under_way = FactoredEpoch(self, epoch, first)
         this_pass = self._pass
         try:
-            for number, step in enumerate(under_way.steps(), plan.first_step):
+            for number, step in enumerate(under_way.steps(), under_way.first_step):
                 begin = number * self.step_batches
                 yield Delivered(begin, begins_bulk=False, batch=self._counted(step, begin, this_pass))
         finally:
@@ -289,19 +271,42 @@ class FactoredLoader(Loader):
         if self._pass == this_pass:
             self._next_batch = min(begin + self.step_batches, self.num_batches)
 
+    def _sampled(self, epoch: int, positions: NDArray[np.int64], first: int, end: int) -> Iterator[MiniBatch]:
+        """Sample a bulk, in a thread."""
+        bulks = self._sampled_bulks(self._local_graph, positions, epoch, first, end)
+        while True:
+            with self.phases.timed("sampling", first):
+                bulk = next(bulks, None)
+                bulk = None if bulk is None else bulk.to_host()
+            if bulk is None:
+                return
+            yield from bulk
+            del bulk
+
+    def _collated(self, positions: NDArray[np.int64], minibatch: MiniBatch) -> Any:
+        """Gather features, add labels, and begin to copy the batch where it has to go to a device; in a thread."""
+        places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
+        with self.phases.timed("features", minibatch.batch_id):
+            x = gather_features(self.features, minibatch.src_nodes, self._copies.rows)
+            batch = self.collate(minibatch, positions[places], x)
+        if self.device is None:
+            return batch
+        with self.phases.timed(COPIES, minibatch.batch_id):
+            return self._copies.sent(batch)
+
+    # --------------------------------------------------------------------------------------------- roles and plans
+
     def _place_features(self) -> None:
         """Make the features for the role of this rank."""
         if self._features_of is not None:
             self.collate = Collate(None, self.labels, self._local_graph)  # one cache at a time
             features = self._features_of(self.roles.samples(self.comm.rank))
             self.collate = Collate(features, self.labels, self._local_graph)
-        _require_own(self.features)
-
-    def _place_again(self, has_changed: bool) -> None:
-        """Make other features where the role of this rank has changed; collective."""
-        with collective(self.comm, call="features of another role"):
-            if has_changed:
-                self._place_features()
+        if comm_of(self.features).size > 1:
+            given = f"{type(self.features).__name__}, which all ranks gather at once"
+            expected = "features that each rank reads by itself: an array, or those of a store"
+            hint = "Each trainer is in a batch of its own."
+            raise InputError(argument="features", given=given, expected=expected, hint=hint)
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which have the graph; collective."""
@@ -313,7 +318,8 @@ class FactoredLoader(Loader):
         self.bulk_size = int(self.comm.all_reduce(np.array([mine]), "min", phase="set-up")[0])
 
     def _planned(self) -> BulkPlan:
-        return plan_epochs(self._workload, Buffers(prefetch=0), self.memory_budget or default_budget(self._local_graph))
+        workload = self._workload_of(self._local_graph)
+        return plan_epochs(workload, Buffers(prefetch=0), self.memory_budget or default_budget(self._local_graph))
 
     def _require_same_data(self) -> None:
         """Refuse trainers that have other features or labels than others; collective."""
@@ -324,103 +330,36 @@ class FactoredLoader(Loader):
         first = everyone[0]  # rank 0 trains
         other = [rank for rank, data in enumerate(everyone) if trains[rank] and data != first]
         if other:
-            raise InputError(
-                argument="features",
-                given=f"{everyone[other[0]]} on {self.comm.named(other)}, {first} on rank 0",
-                expected="the same on all ranks that may train",
-                hint="With switches=False samplers need neither features nor labels.",
-            )
+            given = f"{everyone[other[0]]} on {self.comm.named(other)}, {first} on rank 0"
+            expected = "the same on all ranks that may train"
+            hint = "With switches=False samplers need neither features nor labels."
+            raise InputError(argument="features", given=given, expected=expected, hint=hint)
 
     def _size_within(self, plan: BulkPlan) -> int:
         """Return the batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
         batches = max(self.num_batches, 1)
-        room = largest_fitting(batches, lambda size: self._queued_bytes(plan, size) <= self.queue_memory)
+        packing = PACKING_BYTES + PACKING_BYTES_OF_LAYER * len(self.sampler.sizes)
+
+        def queued(size: int) -> int:
+            return plan.result_bytes(size) + size * packing
+
+        room = largest_fitting(batches, lambda size: queued(size) <= self.queue_memory)
         size = min(plan.bulk_size, max(room, 1)) if self._most_batches is None else self._most_batches
         plan.require(min(size, batches))
         if room < min(size, batches):
             bulk = count(size, "minibatch", "minibatches")
-            raise CapacityError(
-                argument="queue_memory",
-                given=format_bytes(self.queue_memory),
-                expected=f"room for one bulk: {format_bytes(self._queued_bytes(plan, size))} for {bulk}",
-                hint=f"At most {room} fit; or use smaller batches, fanouts or layer sizes.",
-            )
+            given = format_bytes(self.queue_memory)
+            expected = f"room for one bulk: {format_bytes(queued(size))} for {bulk}"
+            hint = f"At most {room} fit; or use smaller batches, fanouts or layer sizes."
+            raise CapacityError(argument="queue_memory", given=given, expected=expected, hint=hint)
         return size
-
-    def _queued_bytes(self, plan: BulkPlan, size: int) -> int:
-        """Return the bytes of a bulk whose minibatches are packed one by one."""
-        return plan.result_bytes(size) + size * (PACKING_BYTES + PACKING_BYTES_OF_LAYER * len(self.sampler.sizes))
-
-    @property
-    def _workload(self) -> Workload:
-        """The batches of an epoch, for the plan."""
-        return Workload(
-            graph=self._local_graph,
-            seeds=self.seeds,
-            sampler=self.sampler,
-            batch_size=self.batch_size,
-            edge_ids=self.edge_ids,
-            backend=self.backend,
-            shuffle=self.shuffle,
-        )
-
-
-class EpochWork:
-    """The work of a loader's threads in an epoch."""
-
-    def __init__(self, loader: FactoredLoader, epoch: int, positions: NDArray[np.int64]) -> None:
-        self._loader, self._epoch, self._positions = loader, epoch, positions
-        self.phases = loader.phases
-
-    def sampled(self, first: int, end: int) -> Iterator[MiniBatch]:
-        """Sample a bulk."""
-        loader = self._loader
-        bulks = loader._sampled_bulks(loader._local_graph, self._positions, self._epoch, first, end)
-        while True:
-            with self.phases.timed("sampling", first):
-                bulk = next(bulks, None)
-                bulk = None if bulk is None else bulk.to_host()
-            if bulk is None:
-                return
-            yield from bulk
-            del bulk
-
-    def collated(self, minibatch: MiniBatch) -> Any:
-        """Gather features, add labels, and begin to copy the batch where it has to go to a device."""
-        loader = self._loader
-        places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
-        with self.phases.timed("features", minibatch.batch_id):
-            x = gather_features(loader.features, minibatch.src_nodes, loader._copies.rows)
-            batch = loader.collate(minibatch, self._positions[places], x)
-        if loader.device is None:
-            return batch
-        with self.phases.timed(COPIES, minibatch.batch_id):
-            return loader._copies.sent(batch)
-
-    def arrived(self, batch: Any) -> Batch:
-        """Return the batch, in the loop."""
-        return self._loader._copies.arrived(batch)  # type: ignore[no-any-return]
 
 
 def _local(graph: BaseGraph) -> Any:
     """Return the whole graph, which every rank has."""
     local = getattr(graph, "graph", None)
     if graph.host is None or local is None:
-        raise InputError(
-            argument="graph",
-            given=repr(graph),
-            expected="a ReplicatedGraph: a sampler has all of it",
-            hint="Of a partitioned graph choose another pipeline.",
-        )
+        expected = "a ReplicatedGraph: a sampler has all of it"
+        hint = "Of a partitioned graph choose another pipeline."
+        raise InputError(argument="graph", given=repr(graph), expected=expected, hint=hint)
     return local
-
-
-def _require_own(features: Any) -> None:
-    """Refuse features that all ranks gather at once."""
-    if comm_of(features).size > 1:
-        raise InputError(
-            argument="features",
-            given=f"{type(features).__name__}, which all ranks gather at once",
-            expected="features that each rank reads by itself: an array, or those of a store",
-            hint="Each trainer is in a batch of its own.",
-        )
