@@ -16,18 +16,20 @@ import numpy as np
 from spsample.common.checks import require_type
 from spsample.common.threads import clear_pool, in_order
 from spsample.convert.attributes import write_attributes
-from spsample.convert.edges import CachedEdges, EdgeChunk, EdgeList, check_chunk
-from spsample.convert.names import DistinctIds, RenumberedEdges
+from spsample.convert.columns import core
+from spsample.convert.datasets import Origin
+from spsample.convert.edges import CachedEdges, DistinctIds, EdgeChunk, EdgeList, RenumberedEdges, check_chunk
 from spsample.convert.options import ConvertOptions
-from spsample.convert.origin import Origin, open_origin
-from spsample.convert.resources import SortPlan, core, make_plan
+from spsample.convert.origin import open_origin
 from spsample.convert.sort import (
     EdgeRules,
     RecordFormat,
     SortedArrays,
+    SortPlan,
     Spill,
     TargetHistogram,
     make_buckets,
+    make_plan,
     partition,
     sort_buckets,
 )
@@ -216,7 +218,7 @@ class _Converter:
                 raise file_error(edges.name, "no edges", "at least one edge to renumber")
             if self.origin.nodes is not None:
                 ids = self.origin.nodes.join_ids(ids, distinct)
-            self.origin = replace(self.origin, original_ids=ids)
+            self.origin.arrays["original_ids"] = ids
             edges = RenumberedEdges(cached, ids)
             self.edges_read = self.loops = 0
             self._measure(edges, None, count=True)
@@ -289,7 +291,7 @@ class _Converter:
         return edges.num_nodes
 
     def _num_nodes(self, edges: EdgeList) -> int:
-        number = self._limit(edges) or self.origin.num_names() or self.histogram.largest + 1
+        number = self._limit(edges) or len(self.origin.names or ()) or self.histogram.largest + 1
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
             raise file_error(edges.name, "no edges", expected, "" if self.options.string_ids else "Give --num-nodes.")

@@ -1,4 +1,4 @@
-"""Edges as they are read: chunk by chunk, from arrays in memory, mapped, or cached on the disk."""
+"""Edges as they are read, chunk by chunk: from arrays, mapped or cached on the disk, from graphs, or generated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.convert.columns import check_room
 from spsample.convert.compressed import require_file
+from spsample.data.generators import PhiloxStream, check_rmat, rmat_piece
+from spsample.store import Graph
 from spsample.store.folder import file_error
 from spsample.store.npy import map_npy
 from spsample.store.validation import MAX_NODES
+
+_PIECE = 1 << 18
 
 
 @dataclass
@@ -166,23 +171,6 @@ def _widened(task: Callable[[], EdgeChunk]) -> EdgeChunk:
     return chunk
 
 
-def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges:
-    """Map a file of pairs (source, target) of little-endian integers.
-
-    Raises
-    ------
-    DataError
-        If its size is no number of pairs.
-    """
-    require_file(path)
-    kind, size = np.dtype(dtype).newbyteorder("<"), path.stat().st_size
-    if size % (2 * kind.itemsize):
-        given = f"{size} bytes, no whole number of pairs of {kind.itemsize} bytes each"
-        raise file_error(path, given, f"pairs of {dtype}, little-endian")
-    flat = np.memmap(path, kind, "r") if size else np.empty(0, kind)
-    return ArrayEdges(str(path), flat, flat[1:], 2, _weights(weights, len(flat) // 2))
-
-
 def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> ArrayEdges:
     """Map an ``.npy`` file of integers, of the shape "2,E" (sources, then targets) or "E,2"; "auto" goes by the array.
 
@@ -268,6 +256,53 @@ def _weights(path: Path | None, count: int) -> NDArray[Any] | None:
     return weights
 
 
+class GraphEdges(EdgeList):
+    """The entries of a graph as edges; their positions are those in its arrays."""
+
+    rereadable = True
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.num_nodes = graph.num_nodes
+        self.weight_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for first in range(0, self._graph.num_edges, count):
+            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
+
+    def _chunk(self, first: int, last: int) -> EdgeChunk:
+        graph = self._graph
+        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
+        end = int(np.searchsorted(graph.indptr, last, side="left"))
+        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
+        sources = graph.indices[first:last]
+        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
+        weights = None if graph.data is None else graph.data[first:last]
+        return EdgeChunk(sources, targets, last - first, 1, weights, first)
+
+
+class RmatEdges(EdgeList):
+    """The pairs of an R-MAT graph, in the order of the generator, which makes any part of them by itself."""
+
+    def __init__(self, scale: int, edge_factor: int, random_seed: int) -> None:
+        check_rmat(scale, edge_factor)
+        self.name = f"rmat:{scale},{edge_factor}"
+        self.num_nodes, self.num_edges = 1 << scale, edge_factor << scale
+        self._piece = partial(rmat_piece, scale, self.num_edges, stream=PhiloxStream(random_seed))
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        total = self.num_edges or 0
+        for first in range(0, total, min(count, _PIECE)):
+            yield partial(self._chunk, slice(first, min(first + min(count, _PIECE), total)))
+
+    def _chunk(self, piece: slice) -> EdgeChunk:
+        sources, targets = self._piece(piece=piece)
+        return EdgeChunk(sources, targets, len(sources), first=piece.start)
+
+
 class CachedEdges(EdgeList):
     """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them."""
 
@@ -338,3 +373,53 @@ class _Columns:
         for file in self._files:
             file.close()
             Path(file.name).unlink(missing_ok=True)
+
+
+class DistinctIds:
+    """The distinct ids of chunks, ascending; `room` bytes may be taken."""
+
+    def __init__(self, room: int) -> None:
+        self._sorted: list[NDArray[np.int64]] = []
+        self._room = room
+
+    def add(self, chunk: EdgeChunk) -> None:
+        """Take note of the ids of a chunk."""
+        self.add_ids(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
+
+    def add_ids(self, ids: NDArray[np.int64]) -> None:
+        """Take note of ids that ascend."""
+        self._sorted.append(ids)
+        while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
+            self._merge()
+
+    def ids(self) -> NDArray[np.int64]:
+        """Return them all."""
+        while len(self._sorted) > 1:
+            self._merge()
+        return self._sorted[0] if self._sorted else np.empty(0, np.int64)
+
+    def _merge(self) -> None:
+        last, before = self._sorted.pop(), self._sorted.pop()
+        check_room("renumber", 8 * sum(map(len, (*self._sorted, last, last, before, before))), self._room)
+        self._sorted.append(np.union1d(before, last))
+
+
+class RenumberedEdges(EdgeList):
+    """Other edges, with an id's place in `ids` for the id."""
+
+    rereadable = True
+
+    def __init__(self, edges: EdgeList, ids: NDArray[np.int64]) -> None:
+        self.name, self.weight_dtype = edges.name, edges.weight_dtype
+        self.num_nodes = max(len(ids), 1)
+        self._edges, self._ids = edges, ids
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for task in self._edges.tasks(count):
+            yield partial(self._renumbered, task)
+
+    def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
+        chunk = task()
+        sources, targets = (np.searchsorted(self._ids, ids) for ids in chunk.ends)
+        return EdgeChunk(sources, targets, chunk.count, 1, chunk.weights, chunk.first)

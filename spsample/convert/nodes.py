@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.columns import is_index_name
-from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
+from spsample.convert.columns import VertexNames, check_room, column_names, is_index_name, is_text
+from spsample.convert.edges import DistinctIds
 from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows, feature_rows, open_table
 from spsample.data.labels import PARTS, class_labels, num_classes, repeated

@@ -12,7 +12,7 @@ from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.store.validation import check_num_nodes
 
-FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
+FORMATS = ("auto", "text", "npy", "parquet", "mtx", "npz", "pyg", "dataset")
 NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")
 _ORDERS = ("first-appearance", "ascending")
@@ -42,8 +42,8 @@ class ConvertOptions:
     format: Annotated[
         str,
         Option(
-            "Form of the source; auto goes by the name. text is CSV, TSV or white space, int32 and int64 are raw "
-            "little-endian pairs, mtx is Matrix Market, pyg is of torch.save, dataset a name that train takes.",
+            "Form of the source; auto goes by the name. text is CSV, TSV or white space, mtx is Matrix Market, pyg is "
+            "of torch.save, dataset a name that train takes.",
             _READING,
             choices=FORMATS,
             common=True,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.columns import edge_columns
+from spsample.convert.columns import VertexNames, column_names, core, edge_columns, is_text
 from spsample.convert.compressed import (
     MAX_ROW,
     ORDER_MARK,
@@ -25,9 +25,7 @@ from spsample.convert.compressed import (
     utf8_blocks,
 )
 from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
-from spsample.convert.names import VertexNames, column_names, is_text
 from spsample.convert.options import ConvertOptions
-from spsample.convert.resources import core
 from spsample.errors import DataError, InputError, require_module
 from spsample.store.folder import file_error
 

@@ -170,7 +170,8 @@ def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
     writer.set(**{key: value for key, value in dataset.meta.items() if key not in OWN_KEYS})
     writer.write_graph(dataset.graph)
-    _write_features(writer, dataset.x)
+    if dataset.x is not None:
+        write_features(writer, dataset.x)
     if dataset.num_classes:
         writer.write("y", dataset.y)
     for name in SPLIT_IDS:
@@ -178,9 +179,8 @@ def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
 
 
-def _write_features(writer: StoreWriter, x: Any) -> None:
-    if x is None:
-        return
+def write_features(writer: StoreWriter, x: Any) -> None:
+    """Write features of vertices: one array, or those of a CSR array."""
     if not sparse.issparse(x):
         writer.write("x", x)
         writer.set(node_features=["x"])

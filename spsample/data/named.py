@@ -14,8 +14,7 @@ from spsample.common.checks import require_choice, require_int
 from spsample.data.dataset import Dataset, graph_alone, save_dataset
 from spsample.data.generators import digits, planted, rmat
 from spsample.data.labels import class_labels, num_classes, split_of
-from spsample.data.npz import load_npz
-from spsample.data.stored import is_store, load_store
+from spsample.data.stored import is_store, load_npz, load_store
 from spsample.errors import DataError, DTypeError, InputError, SpSampleError, require_module
 from spsample.store import Graph
 
