@@ -6,11 +6,11 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from spsample.errors import DataError, MissingDependencyError, require_module
+from spsample.errors import DataError, require_module
 from spsample.store.folder import file_error, system_errors
 
 COMPRESSED = (".gz", ".zst", ".zstd")
@@ -118,18 +118,16 @@ def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield text
 
 
-def blocks(
-    path: Path, size: int, end_of: Callable[[bytes], int], too_long: Callable[[int], DataError]
-) -> Iterator[bytes]:
+def blocks(path: Path, size: int, end_of: Callable[[bytes], int], too_long: str, expected: str) -> Iterator[bytes]:
     """Yield a file in blocks of about `size` bytes, cut at the ends that `end_of` returns, without a byte order mark.
 
-    `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` makes the error about a
-    row of that many bytes.
+    `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` is what
+    an error says of a longer row, with its bytes in braces.
 
     Raises
     ------
     DataError
-        Of `open_bytes`; that of `too_long`, where a row has more than 64 MiB.
+        Of `open_bytes`; or where a row has more than 64 MiB.
     """
     with open_bytes(path) as file:
         rest = without_order_mark(bytes(file.read(len(ORDER_MARK))))
@@ -139,7 +137,7 @@ def blocks(
                 yield rest[:end]
                 rest = rest[end:]
             elif len(rest) > MAX_ROW:
-                raise too_long(len(rest))
+                raise file_error(path, too_long.format(len(rest)), expected)
     if rest:
         yield rest
 
@@ -160,11 +158,20 @@ def open_bytes(path: Path) -> Iterator[Any]:
     MissingDependencyError
         For zstd without pyarrow.
     """
-    require_file(path)
+    form = compression(path)
     try:
-        with _opened(path) as file:
+        with ExitStack() as stack:
+            file: Any
+            if form == "gzip":
+                file = stack.enter_context(gzip.open(path, "rb"))
+            elif form == "zstd":
+                pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
+                raw = stack.enter_context(pyarrow.OSFile(str(path)))
+                file = stack.enter_context(pyarrow.CompressedInputStream(raw, "zstd"))
+            else:
+                file = stack.enter_context(path.open("rb"))
             yield file
-    except (DataError, MissingDependencyError):
+    except DataError:
         raise
     except (EOFError, zlib.error, OSError) as error:
         given = f"a file that cannot be read to its end ({error})"
@@ -194,18 +201,3 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with open_bytes(path) as file:
         while data := bytes(file.read(1 << 22)):
             yield data
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    form = compression(path)
-    if form == "gzip":
-        with gzip.open(path, "rb") as file:
-            yield file
-    elif form == "zstd":
-        pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
-        with pyarrow.OSFile(str(path)) as raw, pyarrow.CompressedInputStream(raw, "zstd") as file:
-            yield file
-    else:
-        with path.open("rb") as file:
-            yield file

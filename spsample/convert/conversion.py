@@ -22,8 +22,6 @@ from spsample.convert.edges import CachedEdges, DistinctIds, EdgeChunk, EdgeList
 from spsample.convert.options import ConvertOptions
 from spsample.convert.origin import open_origin
 from spsample.convert.sort import (
-    EdgeRules,
-    RecordFormat,
     SortedArrays,
     SortPlan,
     Spill,
@@ -31,6 +29,7 @@ from spsample.convert.sort import (
     make_buckets,
     make_plan,
     partition,
+    record_format,
     sort_buckets,
 )
 from spsample.store import StoreWriter
@@ -42,7 +41,7 @@ from spsample.store.verification import num_repeated, num_with_edges
 Progress = Callable[[str, int, "int | None"], None]
 """Called with the phase, what of it is done, and its whole (None where that is not known)."""
 
-_LOOPS = 1 << 20
+_PIECE = 1 << 20
 _MAX_ID_BITS = 40
 _ANY_ID = 2**63
 _SPARSE = 10
@@ -152,7 +151,7 @@ class _Converter:
     ) -> None:
         self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
         self.report = progress
-        self.histogram = TargetHistogram(mirror=options.symmetrise, drop_loops=options.drop_self_loops)
+        self.histogram = TargetHistogram(options)
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
@@ -186,7 +185,7 @@ class _Converter:
         indptr, indices = (map_npy(self.writer.folder / f"{name}.npy") for name in ("indptr", "indices"))
         repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
         rows = sum(
-            int(np.count_nonzero(np.diff(indptr[i : i + _LOOPS + 1]))) for i in range(0, len(indptr) - 1, _LOOPS)
+            int(np.count_nonzero(np.diff(indptr[i : i + _PIECE + 1]))) for i in range(0, len(indptr) - 1, _PIECE)
         )
         used = num_with_edges(indptr, indices) if num_nodes > _SPARSE * rows else num_nodes
         loops = 0 if self.options.drop_self_loops else self.loops
@@ -208,63 +207,52 @@ class _Converter:
     def _read(self, edges: EdgeList, stack: ExitStack) -> EdgeList:
         """Count and check all edges; return them in a form that can be read again."""
         started = time.perf_counter()
+        nodes, names = self.origin.nodes, self.origin.names
         if self.options.renumber != "no":
             distinct = DistinctIds(self.plan.capacity * 64)
-            cached = self._cache(edges, stack)
-            self._measure(edges, partial(self._cache_distinct, cached, distinct), count=False)
-            cached.flush()
+            cached = self._cached(edges, stack, distinct)
             ids = distinct.ids()
             if len(ids) == 0:
                 raise file_error(edges.name, "no edges", "at least one edge to renumber")
-            if self.origin.nodes is not None:
-                ids = self.origin.nodes.join_ids(ids, distinct)
+            if nodes is not None:
+                ids = nodes.join_ids(ids, distinct)
             self.origin.arrays["original_ids"] = ids
             edges = RenumberedEdges(cached, ids)
             self.edges_read = self.loops = 0
-            self._measure(edges, None, count=True)
+            self._measure(edges)
         elif edges.rereadable:
-            self._measure(edges, None, count=True)
+            self._measure(edges)
         else:
-            cached = self._cache(edges, stack)
-            self._measure(edges, cached.add, count=True)
-            cached.flush()
-            cached.num_nodes = edges.num_nodes
-            edges = cached
-        if self.options.renumber == "no":
-            self._join()
+            edges = self._cached(edges, stack)
+        if nodes is not None and names is not None:
+            nodes.join_names(names)
+        elif nodes is not None and self.options.renumber == "no":
+            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
         self.seconds["read"] = time.perf_counter() - started
         return edges
 
-    def _join(self) -> None:
-        """Find the vertices of the table of vertices, if there is one."""
-        nodes, names = self.origin.nodes, self.origin.names
-        if nodes is not None and names is not None:
-            nodes.join_names(names)
-        elif nodes is not None:
-            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
-
-    def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
+    def _cached(self, edges: EdgeList, stack: ExitStack, distinct: DistinctIds | None = None) -> CachedEdges:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
         stack.callback(cached.close)
+        self._measure(edges, cached, distinct)
+        cached.flush()
+        cached.num_nodes = edges.num_nodes
         return cached
 
-    @staticmethod
-    def _cache_distinct(cached: CachedEdges, distinct: DistinctIds, chunk: EdgeChunk, largest: int) -> None:
-        cached.add(chunk, largest)
-        distinct.add(chunk)
-
-    def _measure(self, edges: EdgeList, take: Callable[[EdgeChunk, int], None] | None, *, count: bool) -> None:
-        """Check all chunks in order, and let the histogram count them; `take` gets each with its largest id."""
+    def _measure(self, edges: EdgeList, cached: CachedEdges | None = None, distinct: DistinctIds | None = None) -> None:
+        """Check all chunks in order; the histogram counts them, or else `distinct` takes their ids."""
         limit = self._limit(edges)
-        tasks = (partial(self._measured, task, limit, count) for task in edges.tasks(self.plan.chunk))
+        tasks = (partial(self._measured, task, limit, distinct is None) for task in edges.tasks(self.plan.chunk))
         line = 1
         for chunk, limits, loops in in_order(tasks, self.plan.threads):
             chunk.first, chunk.first_line = self.edges_read, line
             check_chunk(edges.name, chunk, limits, limit)
             if chunk.problem is not None:
                 raise chunk.problem(line)
-            if take is not None:
-                take(chunk, limits[1])
+            if cached is not None:
+                cached.add(chunk, limits[1])
+            if distinct is not None:
+                distinct.add(chunk)
             self.edges_read += chunk.count
             self.loops += loops
             line += chunk.lines
@@ -311,14 +299,12 @@ class _Converter:
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
         position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
-        buckets, source_bits = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
-        rules = EdgeRules(options.symmetrise, options.drop_self_loops, options.merge, source_bits)
+        buckets = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
         weight_bytes = 0 if edges.weight_dtype is None else edges.weight_dtype.itemsize
-        record_format = RecordFormat.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)
-        spill = Spill(self.writer.folder / "spilled", record_format)
+        spill = Spill(self.writer.folder / "spilled", record_format(buckets, position_bits, weight_bytes))
         stack.callback(spill.close)
         started, done = time.perf_counter(), 0
-        for count in partition(self._chunks(edges, num_nodes), buckets, rules, spill, plan.threads):
+        for count in partition(self._chunks(edges, num_nodes), buckets, options, spill, plan.threads):
             done += count
             self.report("partitioning", done, self.edges_read)
         self.seconds["partition"] = time.perf_counter() - started
@@ -326,8 +312,13 @@ class _Converter:
             edges.close()
         started, done = time.perf_counter(), 0
         total = int(buckets.counts.sum())
-        arrays = self._create(num_nodes, total, edges.weight_dtype)
-        for count in sort_buckets(spill, buckets, rules, arrays, plan):
+        arrays = SortedArrays(
+            self.writer.create("indptr", np.int64, num_nodes + 1),
+            self.writer.create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
+            self.writer.create("edge_ids", np.int64, total) if options.edge_ids else None,
+            None if edges.weight_dtype is None else self.writer.create("data", edges.weight_dtype, total),
+        )
+        for count in sort_buckets(spill, buckets, options, arrays, plan):
             done += count
             self.report("sorting", min(done, total), total)
         self._shorten(arrays, written := count, total)
@@ -336,37 +327,18 @@ class _Converter:
 
     def _chunks(self, edges: EdgeList, num_nodes: int) -> Iterator[Callable[[], EdgeChunk]]:
         yield from edges.tasks(self.plan.chunk)
-        if self.options.add_self_loops:
-            for first in range(0, num_nodes, min(_LOOPS, self.plan.chunk)):
-                last = min(first + min(_LOOPS, self.plan.chunk), num_nodes)
-                yield partial(_loops, first, last, self.edges_read, edges.weight_dtype)
-
-    def _create(self, num_nodes: int, total: int, weights: np.dtype[Any] | None) -> SortedArrays:
-        create = self.writer.create
-        return SortedArrays(
-            create("indptr", np.int64, num_nodes + 1),
-            create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
-            create("edge_ids", np.int64, total) if self.options.edge_ids else None,
-            None if weights is None else create("data", weights, total),
-        )
+        step = min(_PIECE, self.plan.chunk)
+        for first in range(0, num_nodes if self.options.add_self_loops else 0, step):
+            ids = np.arange(first, min(first + step, num_nodes), dtype=np.int64)
+            ones = None if edges.weight_dtype is None else np.ones(len(ids), edges.weight_dtype)
+            yield partial(EdgeChunk, ids, ids, len(ids), 1, ones, self.edges_read + first, added=True)
 
     def _shorten(self, arrays: SortedArrays, written: int, total: int) -> None:
         """Give back the room of merged edges, and edge ids that are the places of the entries."""
-        if written < total:
-            for name in ("indices", "edge_ids", "data"):
-                if getattr(arrays, name) is not None:
-                    self.writer.shorten(name, written)
-        if arrays.edge_ids is not None and _is_identity(arrays.edge_ids[:written]):
-            self.writer.discard("edge_ids")
-
-
-def _is_identity(ids: Any) -> bool:
-    step = 1 << 20
-    pieces = range(0, len(ids), step)
-    return all(np.array_equal(ids[i : i + step], np.arange(i, min(i + step, len(ids)))) for i in pieces)
-
-
-def _loops(first: int, last: int, edges: int, weights: np.dtype[Any] | None) -> EdgeChunk:
-    ids = np.arange(first, last, dtype=np.int64)
-    ones = None if weights is None else np.ones(len(ids), weights)
-    return EdgeChunk(ids, ids, len(ids), 1, ones, edges + first, added=True)
+        for name in ("indices", "edge_ids", "data") if written < total else ():
+            if getattr(arrays, name) is not None:
+                self.writer.shorten(name, written)
+        if arrays.edge_ids is not None:
+            pieces = (arrays.edge_ids[i : min(i + _PIECE, written)] for i in range(0, written, _PIECE))
+            if all(np.array_equal(ids, np.arange(i * _PIECE, i * _PIECE + len(ids))) for i, ids in enumerate(pieces)):
+                self.writer.discard("edge_ids")

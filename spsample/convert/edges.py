@@ -16,7 +16,7 @@ from spsample.convert.columns import check_room
 from spsample.convert.compressed import require_file
 from spsample.data.generators import PhiloxStream, check_rmat, rmat_piece
 from spsample.store import Graph
-from spsample.store.folder import file_error
+from spsample.store.folder import file_error, system_errors
 from spsample.store.npy import map_npy
 from spsample.store.validation import MAX_NODES
 
@@ -122,22 +122,18 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
     """
     most = MAX_NODES if num_nodes is None else num_nodes
     if limits[0] < 0 or limits[1] >= most:
-        _refuse_ids(name, chunk, most)
+        sources, targets = chunk.ends
+        bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
+        at = int(np.argmax(bad))
+        ids = f"{int(sources[at])} -> {int(targets[at])}"
+        hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
+        raise file_error(name, f"the edge {ids} at {chunk.where(at)}", f"vertex ids in [0, {most})", hint)
     if chunk.weights is not None and len(chunk.weights):
         with np.errstate(invalid="ignore"):
             good = (chunk.weights >= 0) & (chunk.weights < np.inf)
         if not good.all():
             at = int(np.argmin(good))
             raise file_error(name, f"weight {chunk.weights[at]} at {chunk.where(at)}", "finite weights of at least 0")
-
-
-def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
-    sources, targets = chunk.ends
-    bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
-    at = int(np.argmax(bad))
-    ids = f"{int(sources[at])} -> {int(targets[at])}"
-    hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
-    raise file_error(name, f"the edge {ids} at {chunk.where(at)}", f"vertex ids in [0, {most})", hint)
 
 
 class ArrayEdges(EdgeList):
@@ -303,6 +299,15 @@ class RmatEdges(EdgeList):
         return EdgeChunk(sources, targets, len(sources), first=piece.start)
 
 
+@dataclass
+class _CachedPart:
+    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
+
+    files: list[Any]
+    dtypes: list[np.dtype[Any]]
+    count: int = 0
+
+
 class CachedEdges(EdgeList):
     """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them."""
 
@@ -311,66 +316,40 @@ class CachedEdges(EdgeList):
     def __init__(self, name: str, folder: Path, weight_dtype: np.dtype[Any] | None) -> None:
         self.name, self.weight_dtype = name, weight_dtype
         self._folder = folder
-        self._columns: list[_Columns] = []
+        self._parts: list[_CachedPart] = []
 
     def add(self, chunk: EdgeChunk, largest: int) -> None:
         """Append a chunk, whose largest id is given."""
         if chunk.count == 0:
             return
         dtype = np.dtype(np.int32 if largest < 2**31 else np.int64)
-        if not self._columns or self._columns[-1].dtype.itemsize < dtype.itemsize:
-            self._columns.append(_Columns(self._folder, len(self._columns), dtype, self.weight_dtype))
-        self._columns[-1].add(chunk)
+        if not self._parts or self._parts[-1].dtypes[0].itemsize < dtype.itemsize:
+            dtypes = [dtype, dtype] + ([] if self.weight_dtype is None else [self.weight_dtype])
+            paths = [self._folder / f"cached-{len(self._parts)}.{i}" for i in range(len(dtypes))]
+            self._parts.append(_CachedPart([path.open("wb") for path in paths], dtypes))
+        part = self._parts[-1]
+        part.count += chunk.count
+        with system_errors(self._folder, "room on the disk for edges that are read"):
+            for file, kind, column in zip(part.files, part.dtypes, (*chunk.ends, chunk.weights), strict=False):
+                file.write(np.ascontiguousarray(column, dtype=kind).data.cast("B"))
 
     def flush(self) -> None:
         """Let everything be read."""
-        for columns in self._columns:
-            columns.flush()
+        for part in self._parts:
+            for file in part.files:
+                file.flush()
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
         before = 0
-        for columns in self._columns:
-            yield from columns.tasks(count, before)
-            before += columns.count
+        for part in self._parts:
+            sources, targets, *weights = map(partial(np.memmap, mode="r"), [f.name for f in part.files], part.dtypes)
+            yield from array_chunks(sources, targets, weights[0] if weights else None, 1, count, before)
+            before += part.count
 
     def close(self) -> None:
         """Remove the files."""
-        for columns in self._columns:
-            columns.close()
-
-
-class _Columns:
-    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
-
-    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> None:
-        self.dtype = dtype
-        self.count = 0
-        self._dtypes = [dtype, dtype] + ([] if weight_dtype is None else [weight_dtype])
-        names = ("sources", "targets", "weights")[: len(self._dtypes)]
-        self._files = [(folder / f"cached-{number}.{name}").open("wb") for name in names]
-
-    def add(self, chunk: EdgeChunk) -> None:
-        self.count += chunk.count
-        columns = [*chunk.ends, chunk.weights]
-        try:
-            for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
-                values = np.ascontiguousarray(column, dtype=dtype)
-                file.write(values.data.cast("B"))
-        except OSError as error:
-            given = f"{error.strerror} while edges were read"
-            raise file_error(self._files[0].name, given, "room on the disk") from error
-
-    def flush(self) -> None:
-        for file in self._files:
-            file.flush()
-
-    def tasks(self, count: int, before: int) -> Iterator[Callable[[], EdgeChunk]]:
-        maps = [np.memmap(file.name, dtype, "r") for file, dtype in zip(self._files, self._dtypes, strict=True)]
-        yield from array_chunks(maps[0], maps[1], maps[2] if len(maps) > 2 else None, 1, count, before)
-
-    def close(self) -> None:
-        for file in self._files:
+        for file in (file for part in self._parts for file in part.files):
             file.close()
             Path(file.name).unlink(missing_ok=True)
 

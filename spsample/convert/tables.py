@@ -366,15 +366,12 @@ def _no_number(column: Any) -> str | None:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield whole rows of a file, some MiB at a time."""
-    for rows in blocks(path, _BLOCK, _rows_end, partial(_too_long, path)):
+    too_long = f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)"
+    for rows in blocks(path, _BLOCK, _rows_end, too_long, "rows of a table"):
         if rows.count(b'"') % 2:
             raise file_error(path, "a quote that is not closed", "rows of a table")
         if rows.endswith(b"\n") or not rows.isspace():
             yield rows
-
-
-def _too_long(path: Path, length: int) -> DataError:
-    return file_error(path, f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)", "rows of a table")
 
 
 def _rows_end(text: bytes) -> int:

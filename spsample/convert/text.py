@@ -94,7 +94,11 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
     number, rest = 0, b""
     with open_bytes(path) as file:
         head = without_order_mark(bytes(file.read(_HEAD)))
-        _require_text(path, head)
+        form = binary_form(head)
+        if form is not None:
+            hint = "Give the file the suffix of its form, or say --format."
+            given = f"a file that is no text but {form}"
+            raise file_error(path, given, "lines of text in UTF-8, one edge each", hint)
         while head:
             *lines, rest = (rest + head).split(b"\n")
             for i, line in enumerate(lines):
@@ -106,17 +110,6 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
                 break
             head = bytes(file.read(_HEAD))
     return number, [rest] if _holds_data(rest) else []
-
-
-def _require_text(path: Path, head: bytes) -> None:
-    form = binary_form(head)
-    if form is not None:
-        raise file_error(
-            path,
-            f"a file that is no text but {form}",
-            "lines of text in UTF-8, one edge each",
-            "Give the file the suffix of its form, or say --format.",
-        )
 
 
 def _holds_data(line: bytes) -> bool:
@@ -158,8 +151,8 @@ def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> s
     first = {mark: rows[mark][0] or [] for mark in (*seen, " ")}
     clear = [mark for mark, row in first.items() if _is_edge(row, options) or _names_ends(row, options)]
     marks = clear or seen
-    for better in (_fit, _without_quotes):
-        marks = [mark for mark in marks if better(rows[mark])] or marks
+    marks = [mark for mark in marks if _fit(rows[mark])] or marks
+    marks = [mark for mark in marks if not any('"' in field for row in rows[mark] for field in row or ())] or marks
     if len(marks) > 1:
         kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
         raise file_error(
@@ -169,10 +162,6 @@ def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> s
             "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
         )
     return marks[0] if marks else " "
-
-
-def _without_quotes(rows: Sequence[Sequence[str] | None]) -> bool:
-    return not any('"' in field for row in rows for field in row or ())
 
 
 def _asked(options: ConvertOptions) -> list[str]:
@@ -282,7 +271,7 @@ class TextEdges(EdgeList):
         if not _holds_data(line):
             hint = "Put the first column in quotes where it is an edge, or remove the line."
             return file_error(self.name, given, "a comment or an edge", hint)
-        held = max((i + 1 for i, field in enumerate(fields) if field), default=0)
+        held = _field_counts(fields)[0]
         if max(form.columns) < len(fields) and not (len(fields) >= form.fields[0] and held <= form.fields[1]):
             expected = f"{form.fields[1]} columns" + (", as in the first line" if form.names else "")
             hint = "A field that holds what separates columns stands in quotes. Lists of neighbours are not read."
@@ -319,22 +308,14 @@ def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
 
 def _blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
-    for lines in blocks(path, size, lambda text: text.rfind(b"\n") + 1, partial(_too_long, path)):
-        text = lines
+    expected = "lines of text, one edge each"
+    for text in blocks(path, size, lambda text: text.rfind(b"\n") + 1, "a line of more than {} bytes", expected):
         if skipped:
-            text, skipped = _emptied(lines, skipped)
-        yield text
-
-
-def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
-    """Return bytes with their first lines empty, and how many such lines are still to come."""
-    pieces = data.split(b"\n", lines)
-    ended = len(pieces) - 1
-    return b"\n" * ended + (pieces[-1] if ended == lines else b""), lines - ended
-
-
-def _too_long(path: Path, length: int) -> DataError:
-    return file_error(path, f"a line of more than {length} bytes", "lines of text, one edge each")
+            pieces = text.split(b"\n", skipped)
+            skipped -= len(pieces) - 1
+            yield b"\n" * (len(pieces) - 1) + (b"" if skipped else pieces[-1])
+        else:
+            yield text
 
 
 class NamedTextEdges(TextEdges):
@@ -373,14 +354,6 @@ _MAX_COMMENTS = 1 << 20
 _EXPECTED = "a square Matrix Market file: %%MatrixMarket matrix coordinate pattern|integer|real general|symmetric"
 
 
-class _Header(NamedTuple):
-    lines: int
-    num_nodes: int
-    entries: int
-    pattern: bool
-    symmetric: bool
-
-
 class MatrixMarketEdges(EdgeList):
     """The entries of a Matrix Market file in coordinate form: (i, j) is an edge from j to i (row = target), ids from 1.
 
@@ -391,27 +364,37 @@ class MatrixMarketEdges(EdgeList):
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._header = header = _read_header(path)
-        self.num_nodes = header.num_nodes
-        weight = -1 if header.pattern else 2
-        self.weight_dtype = None if weight < 0 else np.dtype(np.float64)
+        with open_bytes(path) as file:
+            lines = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace").split("\n")
+        words = lines[0].lower().split()
+        if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
+            raise file_error(path, repr(lines[0][:80]), _EXPECTED)
+        if words[3] not in ("pattern", "integer", "real") or words[4] not in ("general", "symmetric"):
+            raise file_error(path, f"a matrix that is {words[3]} and {words[4]}", _EXPECTED)
+        number = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("%")), 0)
+        sizes = lines[number].split()
+        if len(sizes) != 3 or not all(size.isdigit() for size in sizes) or sizes[0] != sizes[1]:
+            raise file_error(path, f"{lines[number][:80]!r} in line {number + 1}", _EXPECTED)
+        self._size, self._entries = int(sizes[0]), int(sizes[2])
+        self._is_symmetric = words[4] == "symmetric"
+        width, weight = (2, -1) if words[3] == "pattern" else (3, 2)
+        self._text = TextEdges(path, TextForm(" ", EdgeColumns(1, 0, weight), (width, width), number + 1))
+        self.num_nodes, self.weight_dtype = self._size, self._text.weight_dtype
         self._read: list[int] = []  # entries of each chunk
-        width = 2 if header.pattern else 3
-        self._text = TextEdges(path, TextForm(" ", EdgeColumns(1, 0, weight), (width, width), header.lines))
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield a function per block of lines."""
         self._read.clear()
-        for task in self._text.tasks(max(1, count // 2) if self._header.symmetric else count):
-            yield partial(self._entries, task)
+        for task in self._text.tasks(max(1, count // 2) if self._is_symmetric else count):
+            yield partial(self._both_ways, task)
 
-    def _entries(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
+    def _both_ways(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
         chunk = task()
         place = chunk.place
         self._end_at_outside(chunk)
         self._read.append(chunk.count)
         chunk.sources, chunk.targets = chunk.sources - 1, chunk.targets - 1
-        if not self._header.symmetric:
+        if not self._is_symmetric:
             return chunk
         twice = np.ones(chunk.count, np.int64) + (chunk.sources != chunk.targets)
         entry = np.repeat(np.arange(chunk.count), twice)
@@ -426,7 +409,7 @@ class MatrixMarketEdges(EdgeList):
 
     def _end_at_outside(self, chunk: EdgeChunk) -> None:
         """End a chunk before its first entry outside of the matrix."""
-        n = self._header.num_nodes
+        n = self._size
         outside = (chunk.sources < 1) | (chunk.sources > n) | (chunk.targets < 1) | (chunk.targets > n)
         if not outside.any() or chunk.place is None:
             return
@@ -448,21 +431,5 @@ class MatrixMarketEdges(EdgeList):
         DataError
             If there were not as many entries as the header says.
         """
-        if sum(self._read) != self._header.entries:
-            raise file_error(self.name, f"{sum(self._read)} entries", f"{self._header.entries}, as the header says")
-
-
-def _read_header(path: Path) -> _Header:
-    with open_bytes(path) as file:
-        text = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace")
-    lines = text.split("\n")
-    words = lines[0].lower().split()
-    if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
-        raise file_error(path, repr(lines[0][:80]), _EXPECTED)
-    if words[3] not in ("pattern", "integer", "real") or words[4] not in ("general", "symmetric"):
-        raise file_error(path, f"a matrix that is {words[3]} and {words[4]}", _EXPECTED)
-    number = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("%")), 0)
-    sizes = lines[number].split()
-    if len(sizes) != 3 or not all(size.isdigit() for size in sizes) or sizes[0] != sizes[1]:
-        raise file_error(path, f"{lines[number][:80]!r} in line {number + 1}", _EXPECTED)
-    return _Header(number + 1, int(sizes[0]), int(sizes[2]), words[3] == "pattern", words[4] == "symmetric")
+        if sum(self._read) != self._entries:
+            raise file_error(self.name, f"{sum(self._read)} entries", f"{self._entries}, as the header says")

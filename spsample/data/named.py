@@ -69,32 +69,27 @@ def named_dataset(name: str, *, root: str | os.PathLike[str] | None = None) -> D
     MissingDependencyError
         If the package that fetches it is not installed.
     """
-    path = data_root(root) / "stores" / name
+    named, folder = NAMED[name], data_root(root)
+    path, downloads = folder / "stores" / name, folder / "downloads" / name
     if not is_store(path):
-        _make_store(name, path)
-    return replace(load_store(path), name=NAMED[name].title)
-
-
-def _make_store(name: str, path: Path) -> None:
-    named = NAMED[name]
-    downloads = path.parent.parent / "downloads" / name
-    try:
-        dataset = named.fetch(named.title, downloads)
-    except SpSampleError:
-        raise
-    except (Exception, EOFError) as error:  # what downloads raise has no common type; ogb asks before large ones
-        raise DataError(
-            argument="dataset",
-            given=f"{name!r}, which could not be fetched into {downloads} ({type(error).__name__}: {error})",
-            expected="a network, or the files in that folder already",
-            hint=f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. ogb asks "
-            "before it downloads more than 1 GB, which needs a terminal.",
-        ) from error
-    try:
-        save_dataset(dataset, path)
-    except DataError:
-        if not is_store(path):  # another process has made it meanwhile
+        try:
+            dataset = named.fetch(named.title, downloads)
+        except SpSampleError:
             raise
+        except (Exception, EOFError) as error:  # what downloads raise has no common type; ogb asks before large ones
+            raise DataError(
+                argument="dataset",
+                given=f"{name!r}, which could not be fetched into {downloads} ({type(error).__name__}: {error})",
+                expected="a network, or the files in that folder already",
+                hint=f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. ogb asks "
+                "before it downloads more than 1 GB, which needs a terminal.",
+            ) from error
+        try:
+            save_dataset(dataset, path)
+        except DataError:
+            if not is_store(path):  # another process has made it meanwhile
+                raise
+    return replace(load_store(path), name=named.title)
 
 
 # ---------------------------------------------------------------------------------------------- through PyG
@@ -192,11 +187,6 @@ class _Generator:
     types: dict[str, type]
     required: int
 
-    def word(self, parameter: str) -> str:
-        """The name of a parameter in the form."""
-        words: list[str] = re.findall("[A-Z_]+", self.form)
-        return words[[*self.types].index(parameter)]
-
 
 _PLANTED = {"num_nodes": int, "degree": int, "num_classes": int, "noise": float}
 _GENERATORS = {
@@ -259,47 +249,37 @@ def load_dataset(
         return load_npz(spec, split)
     if spec not in NAMED and is_store(spec):
         return load_store(spec, split)
-    _require_existing(spec)
+    name = spec.partition(":")[0]
+    has_separator = any(separator in spec for separator in (os.sep, os.altsep) if separator)
+    has_suffix = ":" not in spec and Path(spec).suffix != ""
+    is_path = spec.startswith(".") or has_separator or has_suffix  # rather than a name
+    if is_path and name not in _GENERATORS and not os.path.exists(spec):
+        raise DataError(argument="dataset", given=f"{spec!r}, but there is no such file or folder", expected=_FORMS)
     if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
         return digits()
     if spec in NAMED:
         return named_dataset(spec, root=root)
-    name, _, arguments = spec.partition(":")
-    if spec and name not in _GENERATORS and Path(spec).is_dir():
+    if name in _GENERATORS:
+        return _generated(spec, random_seed)
+    if spec and Path(spec).is_dir():
         return load_store(spec)  # its error names what is missing there
-    if name not in _GENERATORS:
-        hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
-        raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)
+    hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
+    raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)
+
+
+def _generated(spec: str, random_seed: int) -> Dataset:
+    name, values = spec.partition(":")[0], generator_arguments(spec)
     generator = _GENERATORS[name]
-    values = _parse(spec, arguments, generator)
     try:
         return generator.make(*values, random_seed=random_seed)
     except InputError as error:
         if error.argument not in generator.types:
             raise
-        argument = f"{name}:{generator.word(error.argument)}"  # as the caller wrote it
+        words = dict(zip(generator.types, re.findall("[A-Z_]+", generator.form), strict=True))
+        argument = f"{name}:{words[error.argument]}"  # as the caller wrote it
         raise InputError(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None
-
-
-def _require_existing(spec: str) -> None:
-    """Refuse what has the form of a path, rather than that of a name, and leads nowhere."""
-    has_separator = any(separator in spec for separator in (os.sep, os.altsep) if separator)
-    has_suffix = ":" not in spec and Path(spec).suffix != ""
-    is_path = spec.startswith(".") or has_separator or has_suffix
-    if is_path and spec.partition(":")[0] not in _GENERATORS and not os.path.exists(spec):
-        raise DataError(argument="dataset", given=f"{spec!r}, but there is no such file or folder", expected=_FORMS)
-
-
-def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:
-    words = arguments.split(",") if arguments else []
-    if not generator.required <= len(words) <= len(generator.types):
-        raise InputError(argument="dataset", given=repr(spec), expected=generator.form)
-    try:
-        return [convert(word) for convert, word in zip(generator.types.values(), words, strict=False)]
-    except ValueError as error:
-        raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
 
 
 def generator_arguments(spec: str) -> list[float]:
@@ -316,7 +296,13 @@ def generator_arguments(spec: str) -> list[float]:
     [8, 4]
     """
     name, _, arguments = spec.partition(":")
-    return _parse(spec, arguments, _GENERATORS[name])
+    generator, words = _GENERATORS[name], arguments.split(",") if arguments else []
+    if not generator.required <= len(words) <= len(generator.types):
+        raise InputError(argument="dataset", given=repr(spec), expected=generator.form)
+    try:
+        return [convert(word) for convert, word in zip(generator.types.values(), words, strict=False)]
+    except ValueError as error:
+        raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
 
 
 MAX_SMALL_ENTRIES, MAX_SMALL_SCALE, MIN_SMALL_SCALE = 1 << 22, 18, 10
