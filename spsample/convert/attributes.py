@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spsample.convert.compressed import require_file
-from spsample.convert.datasets import Origin, replaced
+from spsample.convert.datasets import Origin, load_matrix, replaced
 from spsample.convert.edges import load_map
 from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows
@@ -72,7 +71,10 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
 
 def _features(path: Path, rows: int, vertices: _Vertices) -> Any:
     """The rows of a file, where their vertices are; each vertex has one."""
-    held = _load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
+    if path.suffix.lower() == ".npz":
+        held = load_matrix(path, _checked_csr, "Dense features are an .npy file.")
+    else:
+        held = load_map(path)
     _check_features(str(path), held, rows)
     if vertices is None:
         return held
@@ -126,17 +128,10 @@ def _check_features(argument: str, x: Any, rows: int) -> None:
             raise file_error(argument, f"a value that is not finite in row {row}", "finite features")
 
 
-def _load_matrix(path: Path) -> sparse.csr_array:
-    """Load a sparse matrix of any form from an ``.npz`` file, as CSR."""
-    require_file(path)
-    try:
-        matrix = sparse.csr_array(sparse.load_npz(path))
-        matrix.check_format(full_check=True)
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        given = f"a matrix that cannot be read ({error})"
-        hint = "Dense features are an .npy file."
-        raise file_error(path, given, "what scipy.sparse.save_npz writes", hint) from error
-    return matrix
+def _checked_csr(matrix: Any) -> sparse.csr_array:
+    csr = sparse.csr_array(matrix)
+    csr.check_format(full_check=True)
+    return csr
 
 
 def _splits(path: Path, rows: int, vertices: _Vertices, num_nodes: int) -> dict[str, NDArray[Any]]:

@@ -93,7 +93,12 @@ def edge_columns(
     if options.columns is not None:
         source, target = _numbers(table, names, width, "columns", options.columns)
     elif names is None:
-        source, target = _first_two(table, free, counts)
+        if counts and len(free) > 2:
+            given = f"no header and {len(free)} columns, of which the first counts the lines"
+            first, second, third = free[:3]
+            sources = f"{first},{second} where it is the source"
+            _refuse(table, given, f"--columns {sources}, --columns {second},{third} where it is an index")
+        source, target = (free[0], free[1]) if len(free) > 1 else (0, 1)  # a line of one column is refused later
     else:
         source, target = _by_name(table, names, free)
     if len({source, target, weight}) < 3:
@@ -112,31 +117,18 @@ def _numbers(table: str, names: Sequence[str] | None, width: int, argument: str,
     by_number = [int(word) if is_column_number(word) and int(word) < width else None for word in words]
     by_name = [held.index(word) if word in held else None for word in words]
     if None not in by_name and None not in by_number and by_name != by_number:
-        raise InputError(
-            argument=argument,
-            given=f"{','.join(words)} for {table}, whose columns {', '.join(held)} have other numbers than names",
-            expected="one reading",
-            hint=f"Type --{argument} {','.join(map(str, by_name))} for the columns of these names.",
-        )
+        given = f"{','.join(words)} for {table}, whose columns {', '.join(held)} have other numbers than names"
+        hint = f"Type --{argument} {','.join(map(str, by_name))} for the columns of these names."
+        raise InputError(argument=argument, given=given, expected="one reading", hint=hint)
     chosen = by_number if None in by_name and None not in by_number else by_name
     if None in chosen:
         chosen = [number if name is None else name for name, number in zip(by_name, by_number, strict=True)]
     for word, column in zip(words, chosen, strict=True):
         if column is None:
-            described = f"{width} columns and no header" if names is None else f"the columns {', '.join(held)}"
+            described = f"the columns {', '.join(held)}" if held else f"{width} columns and no header"
             given = f"{word!r} for {table} with {described}"
             raise InputError(argument=argument, given=given, expected="a column of the table")
     return [column for column in chosen if column is not None]
-
-
-def _first_two(table: str, free: list[int], counts: bool) -> tuple[int, int]:
-    if counts and len(free) > 2:
-        _refuse(
-            table,
-            f"no header and {len(free)} columns, of which the first counts the lines",
-            f"--columns {free[0]},{free[1]} where it is the source, --columns {free[1]},{free[2]} where it is an index",
-        )
-    return (free[0], free[1]) if len(free) > 1 else (0, 1)  # a line of one column is refused later, by its number
 
 
 def _by_name(table: str, names: Sequence[str], free: list[int]) -> tuple[int, int]:
@@ -167,12 +159,8 @@ def _word(names: Sequence[str], column: int) -> str:
 
 
 def _refuse(table: str, given: str, lines: str) -> NoReturn:
-    raise InputError(
-        argument="columns",
-        given=f"none for {table} with {given}",
-        expected="the source and the target column",
-        hint=f"Type {lines}.",
-    )
+    given, expected = f"none for {table} with {given}", "the source and the target column"
+    raise InputError(argument="columns", given=given, expected=expected, hint=f"Type {lines}.")
 
 
 _BLANKS = " \t\f\v\r"
@@ -187,12 +175,9 @@ def check_room(argument: str, used: int, room: int) -> None:
     CapacityError
     """
     if used > room:
-        raise CapacityError(
-            argument=argument,
-            given=f"vertex ids that take {format_bytes(used)}",
-            expected=f"at most {format_bytes(room)}, a third of the memory budget: they are kept in memory",
-            hint="Raise --memory-budget.",
-        )
+        given = f"vertex ids that take {format_bytes(used)}"
+        expected = f"at most {format_bytes(room)}, a third of the memory budget: they are kept in memory"
+        raise CapacityError(argument=argument, given=given, expected=expected, hint="Raise --memory-budget.")
 
 
 def vertex_name(value: bytes | str) -> str:

@@ -101,12 +101,9 @@ def require_utf8(path: Path, text: bytes, first_line: int = 1) -> None:
         begin = text.rfind(b"\n", 0, error.start) + 1
         line = text[begin:].partition(b"\n")[0].decode("utf-8", "replace").strip()
         number = first_line + text.count(b"\n", 0, begin)
-        raise file_error(
-            path,
-            f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8",
-            "text in UTF-8",
-            "Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW",
-        ) from None
+        given = f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8"
+        hint = "Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW"
+        raise file_error(path, given, "text in UTF-8", hint) from None
 
 
 def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -130,7 +127,7 @@ def blocks(path: Path, size: int, end_of: Callable[[bytes], int], too_long: str,
         Of `open_bytes`; or where a row has more than 64 MiB.
     """
     with open_bytes(path) as file:
-        rest = without_order_mark(bytes(file.read(len(ORDER_MARK))))
+        rest = bytes(file.read(len(ORDER_MARK))).removeprefix(ORDER_MARK)
         while data := bytes(file.read(max(size, 1))):
             rest += data
             if end := end_of(rest):
@@ -140,11 +137,6 @@ def blocks(path: Path, size: int, end_of: Callable[[bytes], int], too_long: str,
                 raise file_error(path, too_long.format(len(rest)), expected)
     if rest:
         yield rest
-
-
-def without_order_mark(text: bytes) -> bytes:
-    """The beginning of a file, without a byte order mark."""
-    return text.removeprefix(ORDER_MARK)
 
 
 @contextmanager

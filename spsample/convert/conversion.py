@@ -15,23 +15,13 @@ import numpy as np
 
 from spsample.common.checks import require_type
 from spsample.common.threads import clear_pool, in_order
+from spsample.convert import sort
 from spsample.convert.attributes import write_attributes
 from spsample.convert.columns import core
 from spsample.convert.datasets import Origin
 from spsample.convert.edges import CachedEdges, DistinctIds, EdgeChunk, EdgeList, RenumberedEdges, check_chunk
 from spsample.convert.options import ConvertOptions
 from spsample.convert.origin import open_origin
-from spsample.convert.sort import (
-    SortedArrays,
-    SortPlan,
-    Spill,
-    TargetHistogram,
-    make_buckets,
-    make_plan,
-    partition,
-    record_format,
-    sort_buckets,
-)
 from spsample.store import StoreWriter
 from spsample.store.folder import file_error
 from spsample.store.npy import map_npy
@@ -75,7 +65,7 @@ def convert(
     options: ConvertOptions | None = None,
     *,
     progress: Progress | None = None,
-    plan: SortPlan | None = None,
+    plan: sort.SortPlan | None = None,
 ) -> Conversion:
     r"""Write the graph of `source` as a graph store.
 
@@ -131,7 +121,7 @@ def convert(
     chosen = ConvertOptions() if options is None else options
     require_type("options", chosen, ConvertOptions, "ConvertOptions")
     threads = chosen.threads or int(core().get_num_threads())
-    sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
+    sizes = plan or sort.make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
         converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or (lambda *_: None))
@@ -147,11 +137,11 @@ class _Converter:
     """Converts a source to a store, step by step."""
 
     def __init__(
-        self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: SortPlan, progress: Progress
+        self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: sort.SortPlan, progress: Progress
     ) -> None:
         self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
         self.report = progress
-        self.histogram = TargetHistogram(options)
+        self.histogram = sort.TargetHistogram(options)
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
@@ -299,12 +289,14 @@ class _Converter:
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
         position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
-        buckets = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
+        buckets = sort.make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
         weight_bytes = 0 if edges.weight_dtype is None else edges.weight_dtype.itemsize
-        spill = Spill(self.writer.folder / "spilled", record_format(buckets, position_bits, weight_bytes))
+        spill = sort.Spill(self.writer.folder / "spilled", sort.record_format(buckets, position_bits, weight_bytes))
         stack.callback(spill.close)
         started, done = time.perf_counter(), 0
-        for count in partition(self._chunks(edges, num_nodes), buckets, options, spill, plan.threads):
+        chunks = enumerate(self._chunks(edges, num_nodes))
+        tasks = (partial(sort.spill_chunk, number, chunk, buckets, options, spill) for number, chunk in chunks)
+        for count in in_order(tasks, plan.threads):
             done += count
             self.report("partitioning", done, self.edges_read)
         self.seconds["partition"] = time.perf_counter() - started
@@ -312,13 +304,13 @@ class _Converter:
             edges.close()
         started, done = time.perf_counter(), 0
         total = int(buckets.counts.sum())
-        arrays = SortedArrays(
+        arrays = sort.SortedArrays(
             self.writer.create("indptr", np.int64, num_nodes + 1),
             self.writer.create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
             self.writer.create("edge_ids", np.int64, total) if options.edge_ids else None,
             None if edges.weight_dtype is None else self.writer.create("data", edges.weight_dtype, total),
         )
-        for count in sort_buckets(spill, buckets, options, arrays, plan):
+        for count in sort.sort_buckets(spill, buckets, options, arrays, plan):
             done += count
             self.report("sorting", min(done, total), total)
         self._shorten(arrays, written := count, total)
@@ -333,7 +325,7 @@ class _Converter:
             ones = None if edges.weight_dtype is None else np.ones(len(ids), edges.weight_dtype)
             yield partial(EdgeChunk, ids, ids, len(ids), 1, ones, self.edges_read + first, added=True)
 
-    def _shorten(self, arrays: SortedArrays, written: int, total: int) -> None:
+    def _shorten(self, arrays: sort.SortedArrays, written: int, total: int) -> None:
         """Give back the room of merged edges, and edge ids that are the places of the entries."""
         for name in ("indices", "edge_ids", "data") if written < total else ():
             if getattr(arrays, name) is not None:

@@ -21,17 +21,9 @@ from spsample.convert.nodes import NodeTable
 from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import CsvTable, VertexRows, feature_rows, matrices
 from spsample.convert.text import TextEdges, TextForm
+from spsample.data import labels
 from spsample.data.dataset import Dataset, graph_alone
 from spsample.data.generators import NUM_CLASSES, NUM_FEATURES, PhiloxStream
-from spsample.data.labels import (
-    SPLIT_IDS,
-    SPLIT_MASKS,
-    class_labels,
-    named_splits,
-    num_classes,
-    random_split,
-    split_arrays,
-)
 from spsample.data.stored import dataset_of, load_npz
 from spsample.errors import DTypeError, InputError, MissingDependencyError, require_module
 from spsample.store import Graph, GraphStore, StoreWriter
@@ -41,7 +33,7 @@ from spsample.store.layout import MAP_ARRAYS
 from spsample.store.npy import npz_names, read_npz
 from spsample.store.validation import as_edge_index, as_weights
 
-_SPLITS = (*SPLIT_IDS, *SPLIT_MASKS)
+_SPLITS = (*labels.SPLIT_IDS, *labels.SPLIT_MASKS)
 _NAMES = ("original_ids", "names_ptr", "names_data")
 _REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
 """Arrays of a store that are made from its graph, or are those of its data set."""
@@ -89,9 +81,9 @@ def from_dataset(dataset: Dataset) -> Origin:
     arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
     if dataset.num_classes:
         arrays["y"] = dataset.y
-    index_sets = {name: getattr(dataset, name) for name in SPLIT_IDS}
+    index_sets = {name: getattr(dataset, name) for name in labels.SPLIT_IDS}
     if any(len(ids) for ids in index_sets.values()):
-        arrays |= named_splits(dataset.name, index_sets, dataset.graph.num_nodes)
+        arrays |= labels.named_splits(dataset.name, index_sets, dataset.graph.num_nodes)
     edges = GraphEdges(dataset.name, dataset.graph)
     return Origin(edges, facts, arrays, row_normalized=dataset.graph.weighting == "row")
 
@@ -120,7 +112,7 @@ def from_store(store: GraphStore) -> Origin:
             hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
             raise file_error(store.path, f"an array {name!r}", expected, hint)
     splits = {name: store.array(name) for name in _SPLITS if name in store}
-    origin.arrays = replaced(origin.arrays, named_splits(str(store.path), splits, dataset.graph.num_nodes))
+    origin.arrays = replaced(origin.arrays, labels.named_splits(str(store.path), splits, dataset.graph.num_nodes))
     return origin
 
 
@@ -142,24 +134,32 @@ def from_npz(path: Path, options: ConvertOptions) -> Origin:
         return from_pyg(_edge_index_data(path, names), str(path), path.stem, options)
     refuse_weights(options, str(path))
     if "format" in names:
-        return from_dataset(graph_alone(path.stem, _scipy_graph(path)))
+        read_npz(path, "what scipy.sparse.save_npz writes")  # SciPy itself does not check that all of it is read
+        return from_dataset(graph_alone(path.stem, load_matrix(path, Graph.from_scipy)))
     dataset = load_npz(path)
     origin = from_dataset(dataset)
     if dataset.num_splits > 1:
-        held = read_npz(path, "an .npz file with masks", split_arrays(str(path), names).values())
-        origin.arrays = replaced(origin.arrays, named_splits(str(path), held, dataset.graph.num_nodes))
+        held = read_npz(path, "an .npz file with masks", labels.split_arrays(str(path), names).values())
+        origin.arrays = replaced(origin.arrays, labels.named_splits(str(path), held, dataset.graph.num_nodes))
     return origin
 
 
-def _scipy_graph(path: Path) -> Graph:
+def load_matrix(path: Path, make: Callable[[Any], Any], hint: str = "") -> Any:
+    """Load a sparse matrix of any form from an ``.npz`` file; return what `make` makes of it.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, or made so; `hint` says what to do.
+    """
+    require_file(path)
     expected = "what scipy.sparse.save_npz writes"
-    read_npz(path, expected)  # SciPy itself does not check that all of it is read
     try:
-        return Graph.from_scipy(scipy.sparse.load_npz(path))
+        return make(scipy.sparse.load_npz(path))
     except InputError as error:
         raise file_error(path, f"{error.argument} with {error.given}", error.expected) from error
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        raise file_error(path, f"a matrix that cannot be read ({error})", expected) from error
+        raise file_error(path, f"a matrix that cannot be read ({error})", expected, hint) from error
 
 
 def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:
@@ -194,7 +194,7 @@ def _write_rmat(n: int, stream: PhiloxStream, writer: StoreWriter) -> None:
         rows[:] = (2 * stream.uniform(rows.size) - 1).reshape(rows.shape)
     for first in range(0, n, _ROWS):
         y[first : first + _ROWS] = stream.below(NUM_CLASSES, len(y[first : first + _ROWS]))
-    for name, ids in random_split(stream.permutation(n)).items():
+    for name, ids in labels.random_split(stream.permutation(n)).items():
         writer.write(name, ids)
 
 
@@ -241,10 +241,9 @@ def load_pyg(path: Path) -> Any:
             loaded = torch_geometric.data.Data.from_dict(loaded)
         getattr(loaded, "edge_index", None)  # PyG raises an error of its own where a part of the object is missing
     except Exception as error:  # torch and pickle raise many types
-        if "Weights only load failed" in str(error):
-            given = "a pickle of other objects, which could run code"
-        else:
-            given = f"an unreadable file ({type(error).__name__})"
+        is_pickle = "Weights only load failed" in str(error)
+        unreadable = f"an unreadable file ({type(error).__name__})"
+        given = "a pickle of other objects, which could run code" if is_pickle else unreadable
         raise file_error(path, given, "torch_geometric.data.Data, saved by torch.save") from error
     if graphs > 1:
         raise file_error(path, f"{graphs} graphs", "one graph")
@@ -281,14 +280,14 @@ def from_pyg(data: Any, place: str, name: str, options: ConvertOptions) -> Origi
         origin.arrays["x"] = _as_features(data.x)
     keys = list(data.keys() if callable(data.keys) else data.keys)  # a property in PyG before 2.4
     held = {key for key in keys if getattr(data, key, None) is not None}
-    parts = set(split_arrays(place, held).values())
-    splits = {*parts, *held.intersection(SPLIT_IDS)} if parts and parts <= held else set()
+    parts = set(labels.split_arrays(place, held).values())
+    splits = {*parts, *held.intersection(labels.SPLIT_IDS)} if parts and parts <= held else set()
     if splits:
         arrays = {key: host_array(getattr(data, key)) for key in splits}
-        origin.arrays |= named_splits(place, arrays, edges.num_nodes or int(pairs.max(initial=-1)) + 1)
+        origin.arrays |= labels.named_splits(place, arrays, edges.num_nodes or int(pairs.max(initial=-1)) + 1)
     if options.labels is None and getattr(data, "y", None) is not None:
-        y = class_labels(f"y of {place}", host_array(data.y), edges.num_nodes, _LABELS_HINT)
-        origin.arrays["y"], origin.facts["num_classes"] = y, num_classes(y)
+        y = labels.class_labels(f"y of {place}", host_array(data.y), edges.num_nodes, _LABELS_HINT)
+        origin.arrays["y"], origin.facts["num_classes"] = y, labels.num_classes(y)
     taken = {"edge_index", options.weights or "edge_weight", "x", "y", "num_nodes", *splits}
     edges.unread = tuple(sorted(key for key in keys if key not in taken))
     return origin
@@ -361,8 +360,8 @@ def from_ogb(path: Path, options: ConvertOptions) -> Origin:
         rows = partial(feature_rows, table, table.names, n)
         origin.arrays["x"] = VertexRows(np.dtype(np.float32), (n, len(table.names)), rows)
     if (raw / _LABELS).is_file() and options.labels is None:
-        y = class_labels(str(raw / _LABELS), _numbers(raw / _LABELS), n)
-        origin.facts["num_classes"], origin.arrays["y"] = num_classes(y), y
+        y = labels.class_labels(str(raw / _LABELS), _numbers(raw / _LABELS), n)
+        origin.facts["num_classes"], origin.arrays["y"] = labels.num_classes(y), y
     if options.splits is None:
         origin.arrays |= _ogb_split(raw.parent, n)
     return origin
@@ -398,7 +397,7 @@ def _ogb_split(whole: Path, n: int) -> dict[str, NDArray[Any]]:
             raise file_error(folders[0], f"no {part}.csv.gz", "all of train.csv.gz, valid.csv.gz, test.csv.gz")
         ids = _numbers(files[part]).reshape(-1)
         held[f"{part}_idx"] = ids.astype(np.int64) if (ids == np.trunc(ids)).all() else ids
-    return named_splits(str(folders[0]), held, n)
+    return labels.named_splits(str(folders[0]), held, n)
 
 
 def _numbers(path: Path) -> NDArray[np.float64]:

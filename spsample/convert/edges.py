@@ -142,12 +142,7 @@ class ArrayEdges(EdgeList):
     rereadable = True
 
     def __init__(
-        self,
-        name: str,
-        sources: NDArray[Any],
-        targets: NDArray[Any],
-        step: int = 1,
-        weights: NDArray[Any] | None = None,
+        self, name: str, sources: NDArray[Any], targets: NDArray[Any], step: int, weights: NDArray[Any] | None
     ) -> None:
         self.name, self.weight_dtype = name, None if weights is None else weights.dtype
         self._columns = sources, targets, weights
@@ -188,13 +183,11 @@ def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> A
 def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
     """View the array as sources and targets, one row each."""
     if shape == "auto" and array.shape == (2, 2):
-        raise file_error(
-            path,
-            "shape (2, 2), which may be (2, E) or (E, 2)",
-            "to be told which of them",
+        hint = (
             'Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
-            "edge); on the command line --npy-shape.",
+            "edge); on the command line --npy-shape."
         )
+        raise file_error(path, "shape (2, 2), which may be (2, E) or (E, 2)", "to be told which of them", hint)
     expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
     sizes = array.shape if array.ndim == 2 else (0, 0)
     if sizes[0] == 2 and shape != "E,2":
@@ -358,29 +351,24 @@ class DistinctIds:
     """The distinct ids of chunks, ascending; `room` bytes may be taken."""
 
     def __init__(self, room: int) -> None:
-        self._sorted: list[NDArray[np.int64]] = []
-        self._room = room
+        self._ids, self._room = np.empty(0, np.int64), room
+        self._new: list[NDArray[np.int64]] = []
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take note of the ids of a chunk."""
         self.add_ids(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
 
     def add_ids(self, ids: NDArray[np.int64]) -> None:
-        """Take note of ids that ascend."""
-        self._sorted.append(ids)
-        while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
-            self._merge()
+        """Take note of ids."""
+        self._new.append(ids)
+        if sum(map(len, self._new)) >= len(self._ids):
+            self.ids()
 
     def ids(self) -> NDArray[np.int64]:
         """Return them all."""
-        while len(self._sorted) > 1:
-            self._merge()
-        return self._sorted[0] if self._sorted else np.empty(0, np.int64)
-
-    def _merge(self) -> None:
-        last, before = self._sorted.pop(), self._sorted.pop()
-        check_room("renumber", 8 * sum(map(len, (*self._sorted, last, last, before, before))), self._room)
-        self._sorted.append(np.union1d(before, last))
+        check_room("renumber", 16 * (len(self._ids) + sum(map(len, self._new))), self._room)
+        self._ids, self._new = np.unique(np.concatenate([self._ids, *self._new])), []
+        return self._ids
 
 
 class RenumberedEdges(EdgeList):

@@ -6,20 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from spsample.convert import datasets
 from spsample.convert.columns import VertexNames
 from spsample.convert.compressed import COMPRESSED, compression, decompressed, inner_suffix
-from spsample.convert.datasets import (
-    Origin,
-    from_dataset,
-    from_npz,
-    from_ogb,
-    from_pyg,
-    from_rmat,
-    from_store,
-    is_ogb_folder,
-    load_pyg,
-    refuse_weights,
-)
 from spsample.convert.edges import EdgeList, npy_edges, npy_pair
 from spsample.convert.nodes import NodeTable
 from spsample.convert.options import ConvertOptions
@@ -42,7 +31,7 @@ _CHANGING = ("symmetrise", "deduplicate", "drop_self_loops", "add_self_loops")
 _MAPPED = ("npy", "parquet", "npz", "pyg")
 
 
-def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Origin:
+def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> datasets.Origin:
     """Find out what `source` is, and open it.
 
     Names of vertices may take `room` bytes; `folder` is for a decompressed copy of what cannot be read as a stream.
@@ -58,16 +47,16 @@ def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -
     else:
         _refuse_npy_shape("an object in memory", options)
         if isinstance(source, Dataset):
-            refuse_weights(options, "graph")
-            origin = from_dataset(source)
+            datasets.refuse_weights(options, "graph")
+            origin = datasets.from_dataset(source)
         else:
-            origin = from_pyg(source, "graph", "graph", options)
+            origin = datasets.from_pyg(source, "graph", "graph", options)
     origin.nodes = nodes
     _check(origin, options)
     return origin
 
 
-def _from_path(text: str, options: ConvertOptions, room: int, folder: Path) -> Origin:
+def _from_path(text: str, options: ConvertOptions, room: int, folder: Path) -> datasets.Origin:
     is_pair = text.endswith(".npy") and "," in text and not os.path.isfile(text)  # not one with a comma in its name
     kind = options.format if options.format != "auto" else "npy" if is_pair else _kind(text)
     given_of_tables = options.string_ids or options.columns is not None or options.header is not None
@@ -92,7 +81,7 @@ def _from_path(text: str, options: ConvertOptions, room: int, folder: Path) -> O
 
 def _kind(text: str) -> str:
     if os.path.isdir(text) and text not in NAMED and not is_store(text):
-        return "ogb" if is_ogb_folder(Path(text)) else "parquet"
+        return "ogb" if datasets.is_ogb_folder(Path(text)) else "parquet"
     if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
     is_file = Path(text).suffix.lower() in COMPRESSED or os.path.isfile(text)
@@ -105,45 +94,41 @@ def _refuse_npy_shape(source: str, options: ConvertOptions) -> None:
         raise InputError(argument="npy_shape", given=f"{options.npy_shape!r} for {source}", expected=expected)
 
 
-def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
+def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> datasets.Origin:
     path = Path(text)
     if kind == "npz" or (kind == "dataset" and text.endswith(".npz")):
-        return from_npz(path, options)
+        return datasets.from_npz(path, options)
     if kind == "pyg":
-        return from_pyg(load_pyg(path), text, path.stem, options)
+        return datasets.from_pyg(datasets.load_pyg(path), text, path.stem, options)
     if kind in ("dataset", "ogb", "mtx"):
-        refuse_weights(options, text)
+        datasets.refuse_weights(options, text)
     if kind == "ogb":
-        return from_ogb(path, options)
+        return datasets.from_ogb(path, options)
     if kind == "dataset":
         if text.partition(":")[0] == "rmat":
             scale, edge_factor = generator_arguments(text)
-            return from_rmat(int(scale), int(edge_factor), options.random_seed)
+            return datasets.from_rmat(int(scale), int(edge_factor), options.random_seed)
         if text not in NAMED and is_store(text):
-            return GraphStore.read(text, from_store)
-        return from_dataset(load_dataset(text, random_seed=options.random_seed))
+            return GraphStore.read(text, datasets.from_store)
+        return datasets.from_dataset(load_dataset(text, random_seed=options.random_seed))
     names = VertexNames(room) if options.string_ids else None
-    facts = {"name": Path(text.split(",")[0]).name.split(".")[0], "source": text}
-    return Origin(_edges(text, kind, options, names), facts, names=names)
-
-
-def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeList:
-    path = Path(text)
+    first, _, second = (text, "", "") if os.path.isfile(text) else text.partition(",")
+    edges: EdgeList
     if kind == "npy":
         weights = None if options.weights is None else Path(options.weights)
-        first, _, second = text.partition(",")
-        if second and not os.path.isfile(text):
-            return npy_pair(Path(first), Path(second), weights)
-        return npy_edges(path, weights, options.npy_shape)
-    if kind == "mtx":
-        return MatrixMarketEdges(path)
-    if kind == "parquet":
-        return ParquetEdges(path, options, names)
-    form = text_form(path, options)
-    return TextEdges(path, form) if names is None else NamedTextEdges(path, form, names)
+        pair = Path(first), Path(second)
+        edges = npy_pair(*pair, weights) if second else npy_edges(path, weights, options.npy_shape)
+    elif kind == "mtx":
+        edges = MatrixMarketEdges(path)
+    elif kind == "parquet":
+        edges = ParquetEdges(path, options, names)
+    else:
+        form = text_form(path, options)
+        edges = TextEdges(path, form) if names is None else NamedTextEdges(path, form, names)
+    return datasets.Origin(edges, {"name": Path(first).name.split(".")[0], "source": text}, names=names)
 
 
-def _check(origin: Origin, options: ConvertOptions) -> None:
+def _check(origin: datasets.Origin, options: ConvertOptions) -> None:
     """Refuse other numbers of the vertices than those that the source's features, labels and splits go by."""
     own = origin.edges.num_nodes
     if origin.nodes is not None and (origin.write is not None or {"names_ptr", "original_ids"} & origin.arrays.keys()):
@@ -156,9 +141,7 @@ def _check(origin: Origin, options: ConvertOptions) -> None:
         raise InputError(argument=argument, given=given, expected="the vertices as they are, or a plain list of edges")
     changing = [name for name in _CHANGING if getattr(options, name) not in (False, "no")]
     if origin.row_normalized and changing:
-        raise file_error(
-            origin.edges.name,
-            f"a row-normalised graph, whose edges {' and '.join(changing)} would change",
-            "a row-normalised graph and none of these options, or another graph",
-            "Convert the graph without weights and take normalized('row') of the result.",
-        )
+        given = f"a row-normalised graph, whose edges {' and '.join(changing)} would change"
+        expected = "a row-normalised graph and none of these options, or another graph"
+        hint = "Convert the graph without weights and take normalized('row') of the result."
+        raise file_error(origin.edges.name, given, expected, hint)

@@ -10,7 +10,8 @@ are all the same pair of vertices need no sort.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,12 +65,9 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     held = anonymous_bytes()
     room = total - held - _SLACK
     if room < _MIN_ROOM:
-        raise InputError(
-            argument="memory_budget",
-            given=format_bytes(total),
-            expected=f"at least {format_bytes(held + _SLACK + _MIN_ROOM)}",
-            hint=f"This process holds {format_bytes(held)} already.",
-        )
+        expected = f"at least {format_bytes(held + _SLACK + _MIN_ROOM)}"
+        hint = f"This process holds {format_bytes(held)} already."
+        raise InputError(argument="memory_budget", given=format_bytes(total), expected=expected, hint=hint)
     share = room // (threads + 1)  # one share for what waits between threads and for memory that the kernels keep
     chunk = min(_MAX_CHUNK, share // (64 + 4 * weight_bytes))
     capacity = min(1 << 31, share // (56 + 2 * weight_bytes))
@@ -79,13 +77,10 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
 def anonymous_bytes() -> int:
     """Bytes of anonymous resident memory of this process (Linux), or a cautious constant."""
     try:
-        status = Path("/proc/self/status").read_text("ascii")
+        match = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text("ascii"), re.MULTILINE)
     except OSError:
-        return _UNKNOWN_BASE
-    for line in status.splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    return _UNKNOWN_BASE
+        match = None
+    return int(match[1]) << 10 if match else _UNKNOWN_BASE
 
 
 class RecordFormat(NamedTuple):
@@ -278,17 +273,10 @@ class SortedArrays(NamedTuple):
     data: NDArray[Any] | None
 
 
-def partition(
-    tasks: Iterable[Callable[[], EdgeChunk]], buckets: Buckets, options: ConvertOptions, spill: Spill, threads: int
-) -> Iterator[int]:
-    """Spill the chunks that `tasks` make; yield the number of edges of each as it is done."""
-    numbered = (partial(_spill_chunk, number, task, buckets, options, spill) for number, task in enumerate(tasks))
-    yield from in_order(numbered, threads)
-
-
-def _spill_chunk(
+def spill_chunk(
     number: int, task: Callable[[], EdgeChunk], buckets: Buckets, options: ConvertOptions, spill: Spill
 ) -> int:
+    """Make a chunk and spill it; return its number of edges."""
     chunk = task()
     edges = chunk.sources, chunk.targets, chunk.step, chunk.count, chunk.weights
     ranges = buckets.bucket_of, buckets.bounds[:-1], buckets.shift
@@ -308,28 +296,29 @@ def sort_buckets(
     try:
         yield from in_order((partial(work.run, spill, bucket) for bucket in range(len(buckets.counts))), plan.threads)
     finally:
-        work.places.stop(InterruptedError("the conversion ended early"))
-    yield work.places.end
+        work.stop(InterruptedError("the conversion ended early"))
+    yield work.end
 
 
-class Places:
-    """First entries of the buckets.
+class _Work:
+    """What the buckets share while they are sorted on several threads, and where each begins to write.
 
-    With counts every bucket writes as many entries as were counted. Without, a bucket writes behind the one before it:
-    buckets must be begun in order then, or they would wait for ever.
+    Without merging every bucket writes as many entries as were counted. With it, a bucket writes behind the one before
+    it: buckets must be begun in order then, or they would wait for ever.
     """
 
-    def __init__(self, counts: NDArray[np.int64] | None) -> None:
-        self._starts = None if counts is None else np.cumsum(counts) - counts
-        self.end = 0 if counts is None else int(counts.sum())
+    def __init__(self, buckets: Buckets, arrays: SortedArrays, capacity: int, merge: int) -> None:
+        self.buckets, self.arrays, self.capacity, self.merge = buckets, arrays, capacity, merge
+        self._starts = np.cumsum(buckets.counts) - buckets.counts
+        self.end = 0 if merge else int(buckets.counts.sum())
         """Behind the last entry."""
         self._next = 0
         self._failure: BaseException | None = None
         self._change = renewed(Condition())
 
     def begin(self, bucket: int) -> int:
-        """Return the first entry of a bucket; without counts, wait for the bucket before."""
-        if self._starts is not None:
+        """Return the first entry of a bucket; where edges merge, wait for the bucket before."""
+        if not self.merge:
             return int(self._starts[bucket])
         with self._change:
             self._change.wait_for(lambda: self._next == bucket or self._failure is not None)
@@ -337,31 +326,11 @@ class Places:
                 raise self._failure
             return self.end
 
-    def done(self, bucket: int, end: int) -> None:
-        """Take note of the end of a bucket."""
-        if self._starts is None:
-            with self._change:
-                self._next, self.end = bucket + 1, end
-                self._change.notify_all()
-
     def stop(self, failure: BaseException) -> None:
         """End all waiting: those that wait raise the first failure."""
         with self._change:
             self._failure = self._failure or failure
             self._change.notify_all()
-
-
-@dataclass
-class _Work:
-    """What the buckets share while they are sorted on several threads."""
-
-    buckets: Buckets
-    arrays: SortedArrays
-    capacity: int
-    merge: int
-
-    def __post_init__(self) -> None:
-        self.places = Places(None if self.merge else self.buckets.counts)
 
     def run(self, spill: Spill, number: int) -> int:
         """Sort a bucket and write it; return its number of records."""
@@ -370,9 +339,12 @@ class _Work:
             bits = (bucket.last_row - bucket.first_row - 1).bit_length() + self.buckets.source_bits
             size = int(self.buckets.counts[number])
             bucket.sort(spill, spill.segments(number), KeyRange(0, bits, size))
-            self.places.done(number, bucket.place)
+            if self.merge:
+                with self._change:
+                    self._next, self.end = number + 1, bucket.place
+                    self._change.notify_all()
         except BaseException as error:
-            self.places.stop(error)
+            self.stop(error)
             raise
         return size
 
@@ -397,7 +369,7 @@ class _Bucket:
     def place(self) -> int:
         """Place of the next entry, and at last the end of the bucket; it is known once those before it are."""
         if self._at is None:
-            self._at = self.work.places.begin(self.number)
+            self._at = self.work.begin(self.number)
         return self._at
 
     def sort(self, spill: Spill, segments: list[Segment], keys: KeyRange) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spsample.convert import compressed
 from spsample.convert.columns import (
     EdgeColumns,
     VertexNames,
@@ -19,15 +20,6 @@ from spsample.convert.columns import (
     is_index_name,
     named_ends,
     vertex_name,
-)
-from spsample.convert.compressed import (
-    MAX_ROW,
-    binary_form,
-    blocks,
-    open_bytes,
-    require_utf8,
-    utf8_blocks,
-    without_order_mark,
 )
 from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
 from spsample.convert.options import ConvertOptions
@@ -79,7 +71,7 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
         raise _bad_quotes(str(path), number + 1, lines[0])
     header = _has_header(path, [row for row in rows[:2] if row], options)
     if header:
-        require_utf8(path, lines[0], number + 1)
+        compressed.require_utf8(path, lines[0], number + 1)
     names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
     counts = not header and _counts(rows, options)
     columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
@@ -92,9 +84,9 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
 def _first_lines(path: Path) -> tuple[int, list[bytes]]:
     """Return the first lines that are no comments, and the number of the first of them, from 0."""
     number, rest = 0, b""
-    with open_bytes(path) as file:
-        head = without_order_mark(bytes(file.read(_HEAD)))
-        form = binary_form(head)
+    with compressed.open_bytes(path) as file:
+        head = bytes(file.read(_HEAD)).removeprefix(compressed.ORDER_MARK)
+        form = compressed.binary_form(head)
         if form is not None:
             hint = "Give the file the suffix of its form, or say --format."
             given = f"a file that is no text but {form}"
@@ -106,7 +98,7 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
                     following = (rest + bytes(file.read(_HEAD))).split(b"\n")[:-1]
                     return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])][:_MAX_LINES]
             number += len(lines)
-            if len(rest) > MAX_ROW:
+            if len(rest) > compressed.MAX_ROW:
                 break
             head = bytes(file.read(_HEAD))
     return number, [rest] if _holds_data(rest) else []
@@ -155,12 +147,9 @@ def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> s
     marks = [mark for mark in marks if not any('"' in field for row in rows[mark] for field in row or ())] or marks
     if len(marks) > 1:
         kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
-        raise file_error(
-            path,
-            f"the first line {_shown(lines[0])}, with {kinds} between words",
-            "one character between columns",
-            "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
-        )
+        given = f"the first line {_shown(lines[0])}, with {kinds} between words"
+        hint = "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv."
+        raise file_error(path, given, "one character between columns", hint)
     return marks[0] if marks else " "
 
 
@@ -193,7 +182,7 @@ def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
 
 def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptions) -> bool:
     """Return whether the first of some lines names the columns."""
-    first, second = rows[0], rows[1] if len(rows) > 1 else None
+    first, second = rows[0], rows[1] if len(rows) > 1 else []
     if options.header is not None:
         return options.header
     if any(not is_column_number(word) for word in _asked(options)) or _names_ends(first, options):
@@ -204,7 +193,7 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
     numbers = [bool(_NUMBER.fullmatch(field)) for field in first]
     if not any(numbers) and not options.string_ids:
         return True
-    words_over_numbers = second is not None and any(
+    words_over_numbers = any(
         bool(word) and not number and bool(_NUMBER.fullmatch(below))
         for word, number, below in zip(first, numbers, second, strict=False)
     )
@@ -212,12 +201,9 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
     is_edge = all(numbers[column] for column in ends) or (options.string_ids and any(numbers) and all(first))
     if is_edge and not words_over_numbers and not counted:
         return False
-    raise InputError(
-        argument="header",
-        given=f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, first))}",
-        expected="one reading",
-        hint="Type --header where it names the columns, or --no-header.",
-    )
+    given = f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, first))}"
+    hint = "Type --header where it names the columns, or --no-header."
+    raise InputError(argument="header", given=given, expected="one reading", hint=hint)
 
 
 def _counts(rows: Sequence[Sequence[str] | None], options: ConvertOptions) -> bool:
@@ -289,15 +275,11 @@ def _shown(line: bytes) -> str:
 
 def _bad_quotes(name: str, number: int, line: bytes) -> DataError:
     if b"\r" in line.rstrip(b"\r"):
-        return file_error(
-            name, f"a carriage return within line {number}: {_shown(line)}", "lines that end in a line feed"
-        )
-    return file_error(
-        name,
-        f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
-        "quoted fields that end in their line",
-        "Quote the whole field, and double the quotes in it. Line breaks within quotes are not read.",
-    )
+        given = f"a carriage return within line {number}: {_shown(line)}"
+        return file_error(name, given, "lines that end in a line feed")
+    given = f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one"
+    hint = "Quote the whole field, and double the quotes in it. Line breaks within quotes are not read."
+    return file_error(name, given, "quoted fields that end in their line", hint)
 
 
 def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
@@ -308,8 +290,8 @@ def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
 
 def _blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
-    expected = "lines of text, one edge each"
-    for text in blocks(path, size, lambda text: text.rfind(b"\n") + 1, "a line of more than {} bytes", expected):
+    too_long, expected = "a line of more than {} bytes", "lines of text, one edge each"
+    for text in compressed.blocks(path, size, lambda text: text.rfind(b"\n") + 1, too_long, expected):
         if skipped:
             pieces = text.split(b"\n", skipped)
             skipped -= len(pieces) - 1
@@ -330,7 +312,7 @@ class NamedTextEdges(TextEdges):
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""
         pieces = _blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped)
-        for text in utf8_blocks(self._path, pieces):
+        for text in compressed.utf8_blocks(self._path, pieces):
             yield partial(given_chunk, self._parse(text))
 
     def _parse(self, text: bytes) -> EdgeChunk:
@@ -364,7 +346,7 @@ class MatrixMarketEdges(EdgeList):
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        with open_bytes(path) as file:
+        with compressed.open_bytes(path) as file:
             lines = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace").split("\n")
         words = lines[0].lower().split()
         if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
@@ -396,12 +378,10 @@ class MatrixMarketEdges(EdgeList):
         chunk.sources, chunk.targets = chunk.sources - 1, chunk.targets - 1
         if not self._is_symmetric:
             return chunk
-        twice = np.ones(chunk.count, np.int64) + (chunk.sources != chunk.targets)
-        entry = np.repeat(np.arange(chunk.count), twice)
-        reverse = np.zeros(len(entry), bool)
-        reverse[1:] = entry[1:] == entry[:-1]
-        ends = chunk.sources[entry], chunk.targets[entry]
-        chunk.sources, chunk.targets = np.where(reverse, ends[1], ends[0]), np.where(reverse, ends[0], ends[1])
+        is_there = np.stack([np.ones(chunk.count, np.bool_), chunk.sources != chunk.targets], axis=1)
+        entry = np.repeat(np.arange(chunk.count), 2)[is_there.ravel()]
+        ends = np.stack([chunk.sources, chunk.targets], axis=1)
+        chunk.sources, chunk.targets = ends[is_there], ends[:, ::-1][is_there]
         chunk.weights = None if chunk.weights is None else chunk.weights[entry]
         chunk.count = len(entry)
         chunk.place = None if place is None else lambda i, line: place(int(entry[i]), line)
@@ -415,11 +395,9 @@ class MatrixMarketEdges(EdgeList):
             return
         at = int(np.argmax(outside))
         row, column, place = int(chunk.targets[at]), int(chunk.sources[at]), chunk.place
-        chunk.problem = lambda line: DataError(
-            argument=self.name,
-            given=f"row {row} and column {column} in {place(at, line)}",
-            expected=f"rows and columns from 1 to {n}: Matrix Market counts from 1",
-        )
+        expected = f"rows and columns from 1 to {n}: Matrix Market counts from 1"
+        given = f"row {row} and column {column} in"
+        chunk.problem = lambda line: file_error(self.name, f"{given} {place(at, line)}", expected)
         chunk.sources, chunk.targets, chunk.count = chunk.sources[:at], chunk.targets[:at], at
         chunk.weights = None if chunk.weights is None else chunk.weights[:at]
 

@@ -110,14 +110,12 @@ class Dataset:
         save_dataset(self, path, overwrite=overwrite)
 
     def _refusal(self, given: str, expected: str) -> InputError:
-        return InputError(
-            argument="dataset",
-            given=f"{given} in {self.name!r}",
-            expected=expected,
-            hint="The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
-            " convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by"
-            " --nodes people.csv",
+        hint = (
+            "The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample "
+            "convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by "
+            "--nodes people.csv"
         )
+        return InputError(argument="dataset", given=f"{given} in {self.name!r}", expected=expected, hint=hint)
 
     def __repr__(self) -> str:
         dim = 0 if self.x is None else self.x.shape[1]

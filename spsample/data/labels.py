@@ -200,10 +200,6 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
             where = f"more than once in {sets[0]}" if len(sets) == 1 else f"in {' and '.join(sets)}"
             raise file_error(argument, f"vertex {vertex} {where}", _DISJOINT)
         return ids
-    if names["train"].endswith("_mask") and len({mask.shape[:1] for mask in held.values()}) > 1:
-        shapes = ", ".join(str(mask.shape) for mask in held.values())
-        given = f"{shapes} for the shapes of {names['train']}, {names['val']} and {names['test']}"
-        raise file_error(argument, given, "as many rows in each, one per vertex")
     masks = {part: _mask(argument, names[part], array, num_nodes) for part, array in held.items()}
     for part, mask in masks.items():
         first: Any = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])

@@ -24,6 +24,7 @@ from spsample.store import Graph
 from spsample.store.base_graph import require_local
 from spsample.store.validation import validate_seeds
 
+_TRAIN = "train vertices"
 _MAX_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 
@@ -72,11 +73,11 @@ class PartitionRequest:
         far = None if hops is None else require_hops(hops)
         return cls(graph, parts, train, far, require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1))
 
-    def train_vertices(self, method: str) -> NDArray[np.int64]:
-        """Return the train vertices, which this method cannot do without."""
-        if self.seeds is None:
-            raise InputError(argument="seeds", given="nothing", expected=f"train vertices for method={method!r}")
-        return self.seeds
+    def require(self, method: str, name: str, expected: str) -> Any:
+        """Return seeds or hops, which this method cannot do without."""
+        if getattr(self, name) is None:
+            raise InputError(argument=name, given="nothing", expected=f"{expected} for method={method!r}")
+        return getattr(self, name)
 
 
 def require_num_parts(num_parts: Any) -> int:
@@ -255,10 +256,8 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     >>> np.bincount(parts[[0, 2, 3, 5]])
     array([2, 2])
     """
-    train, graph, num_parts = request.train_vertices("pagraph"), request.graph, request.num_parts
-    if request.hops is None:
-        expected = "the number of layers that will be sampled, for method='pagraph'"
-        raise InputError(argument="hops", given="nothing", expected=expected)
+    train, graph, num_parts = request.require("pagraph", "seeds", _TRAIN), request.graph, request.num_parts
+    hops = request.require("pagraph", "hops", "the number of layers that will be sampled,")
     free = available_memory()
     needed = num_parts * graph.num_nodes // 8 + graph.num_edges * graph.index_dtype.itemsize  # A's rows once more
     if needed > free:
@@ -266,7 +265,7 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
         raise CapacityError(argument="num_parts", given=given, expected=f"at most the {format_bytes(free)} available")
     order = train[keys.shuffle(len(train), request.random_seed)]
     assign = require_core('method="pagraph"').pagraph_parts
-    parts: NDArray[np.int32] = assign(graph.indptr, graph.indices, order, num_parts, request.hops)
+    parts: NDArray[np.int32] = assign(graph.indptr, graph.indices, order, num_parts, hops)
     return parts
 
 
@@ -354,7 +353,7 @@ def metis_seeds(request: PartitionRequest) -> NDArray[np.int32]:
     >>> metis_seeds(PartitionRequest(graph, 2, np.array([0, 3])))  # doctest: +SKIP
     array([0, 0, 0, 1], dtype=int32)
     """
-    train = request.train_vertices("metis-seeds")
+    train = request.require("metis-seeds", "seeds", _TRAIN)
     weights = np.zeros(request.graph.num_nodes, np.int64)
     weights[train] = 1
     allowed = max(5, -(-2000 * request.num_parts // len(train)))  # over the mean, in thousandths of it

@@ -397,7 +397,7 @@ def test_masks_of_different_lengths(tmp_path):
     masks = {f"{part}_mask": torch.zeros(n, dtype=torch.bool) for part, n in (("train", 3), ("val", 2), ("test", 3))}
     data = pytest.importorskip("torch_geometric.data").Data(edge_index=torch.from_numpy(EDGES), num_nodes=3, **masks)
     with pytest.raises(
-        DataError, match=r"^graph: got \(3,\), \(2,\), \(3,\) for the shapes of train_mask, val_mask and"
+        DataError, match=r"^graph: got val_mask of dtype bool and shape \(2,\); expected bool of shape \(3,\)"
     ):
         convert(data, tmp_path / "store", plan=TINY)
 
