@@ -182,14 +182,7 @@ def decompressed(path: Path, folder: Path) -> Iterator[Path]:
     copy = folder / f"unpacked{inner_suffix(path)}"
     try:
         with system_errors(copy, "room on the disk for a decompressed copy"), copy.open("wb") as out:
-            for data in _pieces(path):
-                out.write(data)
+            out.writelines(blocks(path, 1 << 22, len, "", ""))
         yield copy
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with open_bytes(path) as file:
-        while data := bytes(file.read(1 << 22)):
-            yield data

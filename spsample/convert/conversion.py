@@ -125,12 +125,12 @@ def convert(
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
         converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or (lambda *_: None))
-        result = converter.convert()
+        result = converter.convert(str(path))
         clear_pool()
         started = time.perf_counter()
         converter.report("checksums", 0, None)
-    seconds = {**result.seconds, "checksums": time.perf_counter() - started}
-    return replace(result, path=str(path), seconds=seconds)
+    result.seconds["checksums"] = time.perf_counter() - started
+    return result
 
 
 class _Converter:
@@ -145,7 +145,7 @@ class _Converter:
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
-    def convert(self) -> Conversion:
+    def convert(self, path: str) -> Conversion:
         """Write the store."""
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
@@ -158,7 +158,7 @@ class _Converter:
             self.seconds["attributes"] = time.perf_counter() - started
         of_table = [] if self.origin.nodes is None else self.origin.nodes.notes
         return Conversion(
-            path="",
+            path=path,
             num_nodes=num_nodes,
             num_edges=num_edges,
             edges_read=self.edges_read,
@@ -225,7 +225,6 @@ class _Converter:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
         stack.callback(cached.close)
         self._measure(edges, cached, distinct)
-        cached.flush()
         cached.num_nodes = edges.num_nodes
         return cached
 

@@ -168,10 +168,11 @@ def _edge_index_data(path: Path, names: Collection[str]) -> SimpleNamespace:
         raise file_error(path, f"edge_index and {'indptr' if 'indptr' in names else 'a matrix of SciPy'}", "one graph")
     arrays = read_npz(path, "an .npz file with edge_index")
     rows = next((arrays[name] for name in ("x", "y", "train_mask") if name in arrays and arrays[name].ndim), None)
-    num_nodes = arrays.get("num_nodes", np.array(-1 if rows is None else len(rows)))
-    if num_nodes.size != 1 or num_nodes.dtype.kind not in "iu":
-        raise file_error(path, f"num_nodes of dtype {num_nodes.dtype} and shape {num_nodes.shape}", "one integer")
-    number = None if rows is None and "num_nodes" not in arrays else int(num_nodes.reshape(()))
+    held = arrays.get("num_nodes")
+    if held is not None and (held.size != 1 or held.dtype.kind not in "iu"):
+        raise file_error(path, f"num_nodes of dtype {held.dtype} and shape {held.shape}", "one integer")
+    number = len(rows) if rows is not None else None
+    number = number if held is None else int(held.reshape(()))
     return SimpleNamespace(**{**arrays, "num_nodes": number, "keys": arrays.keys})
 
 
@@ -225,16 +226,15 @@ def load_pyg(path: Path) -> Any:
     except ImportError as error:
         name = error.name or "torch_geometric"
         raise MissingDependencyError(package=name, needed_for="reading PyG's data", extra="pyg") from None
-    kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
     typed = [torch_geometric.data.HeteroData, BaseStorage, EdgeStorage, NodeStorage]  # to be refused by their name
+    kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, *typed]
     try:
-        with torch.serialization.safe_globals([*kinds, *typed]):
+        with torch.serialization.safe_globals(kinds):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-        graphs = 1
-        if isinstance(loaded, (tuple, list)):  # a list of graphs, or the (data, slices, ...) of an InMemoryDataset
-            slices = loaded[1] if len(loaded) > 1 and isinstance(loaded[1], dict) else {}
-            count = sum(hasattr(entry, "edge_index") for entry in loaded)
-            graphs = len(slices["edge_index"]) - 1 if "edge_index" in slices else count
+        several = loaded if isinstance(loaded, (tuple, list)) else [loaded]  # or (data, slices, ...) of InMemoryDataset
+        slices = several[1] if len(several) > 1 and isinstance(several[1], dict) else {}
+        count = sum(hasattr(entry, "edge_index") for entry in several)
+        graphs = len(slices["edge_index"]) - 1 if "edge_index" in slices else count
         while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:
             loaded = loaded[0]
         if isinstance(loaded, dict) and "edge_index" in loaded:

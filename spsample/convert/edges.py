@@ -171,30 +171,23 @@ def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> A
         If it is none, or of shape (2, 2) where `shape` is "auto".
     """
     array = _load(path, (1, 2))
-    rows = _as_rows(path, array, shape)
-    edges = rows.shape[1]
-    held = _weights(weights, edges)
-    if rows[0].flags.c_contiguous and rows[1].flags.c_contiguous:
-        return ArrayEdges(str(path), rows[0], rows[1], 1, held)
-    flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
-    return ArrayEdges(str(path), flat, flat[1:], 2, held)
-
-
-def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
-    """View the array as sources and targets, one row each."""
-    if shape == "auto" and array.shape == (2, 2):
+    fits = {"2,E": array.shape[0] == 2, "E,2": array.shape[1:] == (2,)} if array.ndim == 2 else {}
+    chosen = [form for form, is_fit in fits.items() if is_fit and shape in ("auto", form)]
+    if len(chosen) > 1:
         hint = (
             'Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
             "edge); on the command line --npy-shape."
         )
         raise file_error(path, "shape (2, 2), which may be (2, E) or (E, 2)", "to be told which of them", hint)
-    expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
-    sizes = array.shape if array.ndim == 2 else (0, 0)
-    if sizes[0] == 2 and shape != "E,2":
-        return array
-    if sizes[1] == 2 and shape != "2,E":
-        return array.T
-    raise file_error(path, f"shape {array.shape}", f"shape {expected}", "Or two files: SRC.npy,DST.npy")
+    if not chosen:
+        expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
+        raise file_error(path, f"shape {array.shape}", f"shape {expected}", "Or two files: SRC.npy,DST.npy")
+    rows = array if chosen == ["2,E"] else array.T
+    held = _weights(weights, rows.shape[1])
+    if rows[0].flags.c_contiguous and rows[1].flags.c_contiguous:
+        return ArrayEdges(str(path), rows[0], rows[1], 1, held)
+    flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
+    return ArrayEdges(str(path), flat, flat[1:], 2, held)
 
 
 def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> ArrayEdges:
@@ -325,11 +318,6 @@ class CachedEdges(EdgeList):
         with system_errors(self._folder, "room on the disk for edges that are read"):
             for file, kind, column in zip(part.files, part.dtypes, (*chunk.ends, chunk.weights), strict=False):
                 file.write(np.ascontiguousarray(column, dtype=kind).data.cast("B"))
-
-    def flush(self) -> None:
-        """Let everything be read."""
-        for part in self._parts:
-            for file in part.files:
                 file.flush()
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:

@@ -183,7 +183,7 @@ class NodeTable:
 
     def _read(self, kind: str, number: Callable[[Any, int], Any]) -> None:
         columns = {self._id: kind} | {name: "text" for name in (self._label, self._split) if name is not None}
-        vertices, first = [], 0
+        vertices, first = [self.vertices], 0
         for batch in self._table.batches(columns):
             vertices.append(np.asarray(number(batch.column(self._id), first), np.int64))
             for name, words in ((self._label, self._labels), (self._split, self._parts)):
@@ -191,7 +191,7 @@ class NodeTable:
                     words.add(batch.column(name), f"column {name} of {self.path}")
             first += batch.num_rows
             check_room("nodes", _BYTES_PER_ROW * first, self._room)
-        self.vertices = np.concatenate(vertices) if vertices else np.empty(0, np.int64)
+        self.vertices = np.concatenate(vertices)
 
     def _integers(self, column: Any, first: int) -> NDArray[np.int64]:
         import pyarrow as pa
@@ -315,7 +315,7 @@ class _Words:
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
-        self._rows: list[NDArray[np.int32]] = []
+        self._rows = [np.empty(0, np.int32)]
 
     def add(self, column: Any, argument: str) -> None:
         """Add a batch of rows; no value is the word ``""``."""
@@ -334,7 +334,7 @@ class _Words:
 
     def values(self, of_words: Sequence[Any]) -> NDArray[Any]:
         """Return the value of each row, by that of its word."""
-        return np.asarray(of_words)[np.concatenate(self._rows)] if self._rows else np.empty(0, np.int64)
+        return np.asarray(of_words if of_words else [0])[np.concatenate(self._rows)]
 
 
 def _number(word: str) -> float | None:

@@ -185,12 +185,8 @@ class ConvertOptions:
         for name in ("nodes", *_BY_VERTEX):
             if getattr(self, name) is not None:
                 require_path(name, getattr(self, name))
-        ways = {
-            "string_ids": self.string_ids,
-            "renumber": self.renumber != "no",
-            "num_nodes": self.num_nodes is not None,
-        }
-        given = [name for name, is_given in ways.items() if is_given]
+        ways = {"string_ids": self.string_ids, "renumber": self.renumber != "no", "num_nodes": self.num_nodes}
+        given = [name for name, way in ways.items() if way]
         if len(given) > 1:
             expected = "one way of numbering the vertices"
             raise InputError(argument=given[-1], given=" with ".join(reversed(given)), expected=expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -73,7 +72,14 @@ class Dataset:
         InputError
             If features, labels or one of the three index sets are missing.
         """
-        self._check_labels()
+        n = require_int("graph.num_nodes", getattr(self.graph, "num_nodes", None), minimum=0)
+        require_int("num_classes", self.num_classes, minimum=0)
+        require_type("y", self.y, np.ndarray, "an array of labels")
+        if self.y.ndim not in (1, 2) or len(self.y) != n:
+            expected = f"a label, or a row of labels, for each of {n} vertices"
+            raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
+        for part in SPLIT_IDS:
+            validate_seeds(getattr(self, part), n, part)
         if self.x is None:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
@@ -87,17 +93,6 @@ class Dataset:
                 at = int(np.argmax((labels < 0).any(axis=1)))
                 raise self._refusal(f"vertex {ids[at]} without a label in {part}", "labels from 0 on")
         return self.x
-
-    def _check_labels(self) -> None:
-        """Labels of each vertex, and ids of vertices in each part: what a data set of one's own may lack."""
-        n = require_int("graph.num_nodes", getattr(self.graph, "num_nodes", None), minimum=0)
-        require_int("num_classes", self.num_classes, minimum=0)
-        require_type("y", self.y, np.ndarray, "an array of labels")
-        if self.y.ndim not in (1, 2) or len(self.y) != n:
-            expected = f"a label, or a row of labels, for each of {n} vertices"
-            raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
-        for part in SPLIT_IDS:
-            validate_seeds(getattr(self, part), n, part)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the data set as a graph store, as `save_dataset` does.
@@ -227,13 +222,6 @@ def standardise(x: Features) -> Features:
     return ((dense - dense.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
 
 
-SCALINGS: dict[str, Callable[[Features], Features]] = {
-    "none": lambda x: x,
-    "rows": scale_rows,
-    "standard": standardise,
-}
-
-
 def scale_features(dataset: Dataset, scaling: str) -> Dataset:
     """Return the data set with its features scaled: ``"none"``, ``"rows"`` or ``"standard"``.
 
@@ -243,5 +231,8 @@ def scale_features(dataset: Dataset, scaling: str) -> Dataset:
         If ``scaling`` is none of these, or the data set has no features.
     """
     require_type("dataset", dataset, Dataset, "a data set")
-    require_choice("scaling", scaling, sorted(SCALINGS))
-    return replace(dataset, x=SCALINGS[scaling](dataset.require_training_data()))
+    require_choice("scaling", scaling, ("none", "rows", "standard"))
+    x = dataset.require_training_data()
+    if scaling == "none":
+        return dataset
+    return replace(dataset, x=scale_rows(x) if scaling == "rows" else standardise(x))

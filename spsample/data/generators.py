@@ -89,9 +89,6 @@ def symmetric_graph(a: NDArray[Any], b: NDArray[Any], num_nodes: int) -> Graph:
     return Graph(indptr.astype(np.int64), sources.astype(np.int32 if num_nodes <= INT32_NODES else np.int64))
 
 
-_SPLIT_SEED = 0
-
-
 def digits(num_neighbours: int = 10) -> Dataset:
     """Return the 1,797 digits of scikit-learn, each joined with its nearest neighbours.
 
@@ -120,7 +117,7 @@ def digits(num_neighbours: int = 10) -> Dataset:
         y=y,
         num_classes=10,
         meta={"source": "sklearn.datasets.load_digits", "num_neighbours": num_neighbours},
-        **random_split(PhiloxStream(_SPLIT_SEED).permutation(len(pixels))),
+        **random_split(PhiloxStream(0).permutation(len(pixels))),
     )
 
 

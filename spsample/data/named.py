@@ -23,7 +23,6 @@ from spsample.store import Graph
 ROOT_VARIABLE = "SPSAMPLE_DATA_ROOT"
 _ASKS = "ogb asks before it downloads more than 1 GB, which needs a terminal."
 _PROTEIN_FILES = ("protein.mtx", "protein.mtx.gz", "protein.mtx.bz2")
-_PROTEIN_SOURCE = "the page of HipMCL, https://bitbucket.org/azadcse/hipmcl,"
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,8 @@ def _protein(title: str, folder: Path) -> Dataset:
     if not files:
         given = f"'protein', and none of {', '.join(_PROTEIN_FILES)} in {folder}"
         expected = "a similarity graph of HipMCL in Matrix Market form"
-        hint = f"Get it from {_PROTEIN_SOURCE} and put it there; for one larger than memory use spsample convert."
+        page = "https://bitbucket.org/azadcse/hipmcl"
+        hint = f"Get it from the page of HipMCL, {page}, and put it there; spsample convert takes one of any size."
         raise DataError(argument="dataset", given=given, expected=expected, hint=hint)
     from scipy.io import mmread
 

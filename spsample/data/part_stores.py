@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from spsample.store.construction import row_entries
 from spsample.store.folder import PartialFolder, require_free_path, require_room
 
 
-@dataclass(frozen=True, eq=False)
 class Reach:
     """Vertices that lead to some vertices by a number of edges, and those of them whose rows can be sampled.
 
@@ -37,16 +36,12 @@ class Reach:
 
     Examples
     --------
-    >>> reach = Reach.of(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
+    >>> reach = Reach(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
     >>> reach.vertices, reach.is_inner
     (array([0, 1, 2]), array([ True,  True, False]))
     """
 
-    vertices: NDArray[np.int64]
-    is_inner: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, graph: Graph, start: NDArray[np.int64], hops: int) -> Reach:
+    def __init__(self, graph: Graph, start: NDArray[np.int64], hops: int) -> None:
         """Go `hops` edges back from `start`; O(entries of the inner rows, and vertices of the graph)."""
         is_reached = np.zeros(graph.num_nodes, np.bool_)
         is_reached[start] = True
@@ -60,8 +55,8 @@ class Reach:
             is_reached[last] = True
             if len(last) == 0:
                 break
-        vertices = np.flatnonzero(is_reached)
-        return cls(vertices, is_inner[vertices])
+        self.vertices: NDArray[np.int64] = np.flatnonzero(is_reached)
+        self.is_inner = is_inner[self.vertices]
 
     @property
     def inner(self) -> NDArray[np.int64]:
@@ -151,7 +146,7 @@ def partition_quality(
     hops = require_hops(hops)
     needing, entries = np.zeros(graph.num_nodes, np.int64), 0
     for part in range(num_parts):
-        reach = Reach.of(graph, train[parts[train] == part], hops)
+        reach = Reach(graph, train[parts[train] == part], hops)
         needing[reach.vertices] += 1
         entries += int(degrees[reach.inner].sum())
     replication = float(needing.sum() / np.count_nonzero(needing))
@@ -313,7 +308,7 @@ class _Cut:
 
     def reach(self, part: int) -> Reach:
         """All that sampling from those needs."""
-        return Reach.of(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
+        return Reach(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
 
     def dataset_of(self, part: int, reach: Reach) -> Dataset:
         """The data set of a part, its vertices numbered as in `reach`."""
@@ -334,8 +329,7 @@ class _Cut:
 def _reached(graph: Graph, reach: Reach) -> Graph:
     """The graph of the inner rows, vertices numbered as in `reach`, edge ids kept."""
     entries = row_entries(graph.indptr, reach.inner)
-    sizes = np.zeros(len(reach.vertices), np.int64)
-    sizes[reach.is_inner] = graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]
+    sizes = np.where(reach.is_inner, graph.indptr[reach.vertices + 1] - graph.indptr[reach.vertices], 0)
     number = np.zeros(graph.num_nodes, graph.index_dtype)
     number[reach.vertices] = np.arange(len(reach.vertices))
     made = Graph(

@@ -6,7 +6,6 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ _MAX_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 
 
-@dataclass(frozen=True, eq=False)
 class PartitionRequest:
     """A graph, how many parts it is wanted in, and what training needs of them.
 
@@ -43,35 +41,27 @@ class PartitionRequest:
     hops : int or None
         How far sampling goes from a train vertex: layers of the model.
     random_seed : int
+
+    Raises
+    ------
+    InputError, DTypeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> PartitionRequest(Graph([0, 1, 2], [1, 0]), 1, [1, 0, 1]).seeds
+    array([0, 1])
     """
 
-    graph: Graph
-    num_parts: int
-    seeds: NDArray[np.int64] | None = None
-    hops: int | None = None
-    random_seed: int = 0
-
-    @classmethod
-    def of(cls, graph: Any, num_parts: Any, seeds: Any, hops: Any, random_seed: Any) -> PartitionRequest:
-        """Check what a user gives.
-
-        Raises
-        ------
-        InputError, DTypeError
-            Naming the argument.
-
-        Examples
-        --------
-        >>> PartitionRequest.of(Graph([0, 1, 2], [1, 0]), 1, [1, 0, 1], None, 0).seeds
-        array([0, 1])
-        """
+    def __init__(self, graph: Any, num_parts: Any, seeds: Any = None, hops: Any = None, random_seed: Any = 0) -> None:
         require_local(graph)
-        parts = require_num_parts(num_parts)
-        train = None if seeds is None else as_train_vertices(seeds, graph.num_nodes)
-        if train is not None:
-            check_parts_of_train(parts, train)
-        far = None if hops is None else require_hops(hops)
-        return cls(graph, parts, train, far, require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1))
+        self.graph: Graph = graph
+        self.num_parts = require_num_parts(num_parts)
+        self.seeds = None if seeds is None else as_train_vertices(seeds, graph.num_nodes)
+        if self.seeds is not None:
+            check_parts_of_train(self.num_parts, self.seeds)
+        self.hops = None if hops is None else require_hops(hops)
+        self.random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1)
 
     def require(self, method: str, name: str, expected: str) -> Any:
         """Return seeds or hops, which this method cannot do without."""
@@ -164,9 +154,7 @@ def random_parts(request: PartitionRequest) -> NDArray[np.int32]:
     n = request.graph.num_nodes
     order = keys.shuffle(n, request.random_seed)
     if request.seeds is not None:
-        is_train = np.zeros(n, np.bool_)
-        is_train[request.seeds] = True
-        order = order[np.argsort(~is_train[order], kind="stable")]
+        order = order[np.argsort(~np.isin(order, request.seeds), kind="stable")]
     parts = np.empty(n, np.int32)
     parts[order] = np.arange(n) % request.num_parts
     return parts
@@ -314,7 +302,7 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
     >>> bool(parts[0] == parts[1] != parts[2])  # doctest: +SKIP
     True
     """
-    return metis(PartitionRequest.of(graph, num_parts, None, None, random_seed))
+    return metis(PartitionRequest(graph, num_parts, random_seed=random_seed))
 
 
 def metis(request: PartitionRequest) -> NDArray[np.int32]:
@@ -477,5 +465,5 @@ def partition_vertices(
     >>> np.bincount(parts[[0, 2, 3, 5]])
     array([2, 2])
     """
-    request = PartitionRequest.of(graph, num_parts, seeds, hops, random_seed)
+    request = PartitionRequest(graph, num_parts, seeds, hops, random_seed)
     return METHODS[require_choice("method", method, tuple(METHODS))](request)

@@ -172,7 +172,7 @@ def test_vertices_that_few_parts_need_go_to_one_that_needs_them():
     parts = partition_vertices(graph, 4, "pagraph", seeds=train, hops=1)
     needed = np.zeros((4, graph.num_nodes), bool)
     for part in range(4):
-        needed[part, Reach.of(graph, train[parts[train] == part], 1).vertices] = True
+        needed[part, Reach(graph, train[parts[train] == part], 1).vertices] = True
     vertices = np.flatnonzero(needed.any(axis=0))
     assert needed[parts[vertices], vertices].all()
     assert partition_quality(graph, parts, 4).largest < 1.05
