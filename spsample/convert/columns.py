@@ -232,8 +232,7 @@ class VertexNames:
 
     def __init__(self, room: int) -> None:
         self._numbers: dict[str, int] = {}
-        self._used = 0
-        self._room = room
+        self._used, self._room = 0, room
 
     def number(self, name: str) -> int:
         """Return the number of a name, a new one for a new name.

@@ -139,8 +139,7 @@ class _Converter:
     def __init__(
         self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: sort.SortPlan, progress: Progress
     ) -> None:
-        self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
-        self.report = progress
+        self.writer, self.origin, self.options, self.plan, self.report = writer, origin, options, plan, progress
         self.histogram = sort.TargetHistogram(options)
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
@@ -150,13 +149,13 @@ class _Converter:
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
-            if self.origin.nodes is not None:
-                self.origin.nodes.check(num_nodes)
+            nodes = self.origin.nodes
+            if nodes is not None:
+                nodes.check(num_nodes)
             num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
-        of_table = [] if self.origin.nodes is None else self.origin.nodes.notes
         return Conversion(
             path=path,
             num_nodes=num_nodes,
@@ -167,16 +166,15 @@ class _Converter:
             seconds=self.seconds,
             columns=self.origin.edges.ends,
             not_read=self.origin.edges.unread,
-            notes=(*self.origin.edges.notes, *of_table, *self._notes(num_nodes)),
+            notes=(*self.origin.edges.notes, *(nodes.notes if nodes else ()), *self._notes(num_nodes)),
         )
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
         """Return notes about what is unusual in the graph, with figures."""
         indptr, indices = (map_npy(self.writer.folder / f"{name}.npy") for name in ("indptr", "indices"))
         repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
-        rows = sum(
-            int(np.count_nonzero(np.diff(indptr[i : i + _PIECE + 1]))) for i in range(0, len(indptr) - 1, _PIECE)
-        )
+        pieces = (indptr[i : i + _PIECE + 1] for i in range(0, len(indptr) - 1, _PIECE))
+        rows = sum(int(np.count_nonzero(np.diff(piece))) for piece in pieces)
         used = num_with_edges(indptr, indices) if num_nodes > _SPARSE * rows else num_nodes
         loops = 0 if self.options.drop_self_loops else self.loops
         notes = []

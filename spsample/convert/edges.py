@@ -300,8 +300,7 @@ class CachedEdges(EdgeList):
     rereadable = True
 
     def __init__(self, name: str, folder: Path, weight_dtype: np.dtype[Any] | None) -> None:
-        self.name, self.weight_dtype = name, weight_dtype
-        self._folder = folder
+        self.name, self.weight_dtype, self._folder = name, weight_dtype, folder
         self._parts: list[_CachedPart] = []
 
     def add(self, chunk: EdgeChunk, largest: int) -> None:

@@ -64,8 +64,7 @@ class NodeTable:
             raise InputError(argument="nodes", given=given, expected="a column each for ids, labels and splits")
         self.features = self._feature_columns(options)
         self.notes = [self._roles()]
-        self.vertices = np.empty(0, np.int64)
-        self._edgeless = np.empty(0, np.int64)
+        self.vertices = self._edgeless = np.empty(0, np.int64)
         self._name: Callable[[Collection[int]], Sequence[Any]] = list
         self._labels, self._parts = _Words(), _Words()
 

@@ -181,7 +181,15 @@ class ConvertOptions:
         require_choice("renumber", self.renumber, _RENUMBER)
         if self.num_nodes is not None:
             check_num_nodes("num_nodes", self.num_nodes)
-        self._check_columns()
+        if self.weights is not None:
+            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
+        if self.columns is not None:
+            expected = "two different columns: SOURCE,TARGET"
+            require_type("columns", self.columns, (tuple, list), expected)
+            for column in self.columns:
+                require_type("columns", column, str, "names or numbers, as text")
+            if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
+                raise InputError(argument="columns", given=",".join(self.columns), expected=expected)
         for name in ("nodes", *_BY_VERTEX):
             if getattr(self, name) is not None:
                 require_path(name, getattr(self, name))
@@ -214,18 +222,6 @@ class ConvertOptions:
             given = f"{os.fspath(getattr(self, files[0]))} with {kind}"
             expected = "to be told which vertex each row is of"
             raise InputError(argument=files[0], given=given, expected=expected, hint=hint)
-
-    def _check_columns(self) -> None:
-        expected = "two different columns: SOURCE,TARGET"
-        if self.weights is not None:
-            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
-        if self.columns is None:
-            return
-        require_type("columns", self.columns, (tuple, list), expected)
-        for column in self.columns:
-            require_type("columns", column, str, "names or numbers, as text")
-        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
-            raise InputError(argument="columns", given=",".join(self.columns), expected=expected)
 
     @property
     def merge(self) -> int:

@@ -111,9 +111,7 @@ class Spill:
     """
 
     def __init__(self, path: Path, record_format: RecordFormat) -> None:
-        self.format = record_format
-        self.nbytes = 0
-        self.path = path
+        self.path, self.format, self.nbytes = path, record_format, 0
         with system_errors(path, "a temporary file that can be made"):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._chunks: dict[int, tuple[int, int, NDArray[np.int64]]] = {}
@@ -172,8 +170,7 @@ class TargetHistogram:
 
     def __init__(self, options: ConvertOptions) -> None:
         self.bins: NDArray[np.int64] = np.zeros(_BINS, np.int64)
-        self.shift = 0
-        self.largest = -1
+        self.shift, self.largest = 0, -1
         self._options = options
         self._lock = renewed(Lock())
 
@@ -291,7 +288,7 @@ def sort_buckets(
     spill: Spill, buckets: Buckets, options: ConvertOptions, arrays: SortedArrays, plan: SortPlan
 ) -> Iterator[int]:
     """Sort every bucket into the arrays; yield the records of each as it is done, and at last the entries written."""
-    work = _Work(buckets, arrays, plan.capacity, options.merge)
+    work = _BucketSort(buckets, arrays, plan.capacity, options.merge)
     arrays.indptr[0] = 0
     try:
         yield from in_order((partial(work.run, spill, bucket) for bucket in range(len(buckets.counts))), plan.threads)
@@ -300,8 +297,8 @@ def sort_buckets(
     yield work.end
 
 
-class _Work:
-    """What the buckets share while they are sorted on several threads, and where each begins to write.
+class _BucketSort:
+    """Sorts the buckets on several threads: their common state, and the place at which each begins to write.
 
     Without merging every bucket writes as many entries as were counted. With it, a bucket writes behind the one before
     it: buckets must be begun in order then, or they would wait for ever.
@@ -360,7 +357,7 @@ class KeyRange(NamedTuple):
 class _Bucket:
     """Sorts and writes one bucket: that of the targets from `first_row` up to `last_row`."""
 
-    def __init__(self, work: _Work, number: int) -> None:
+    def __init__(self, work: _BucketSort, number: int) -> None:
         self.work, self.number = work, number
         self.first_row, self.last_row = (int(bound) for bound in work.buckets.bounds[number : number + 2])
         self._at: int | None = None
@@ -432,7 +429,7 @@ class _Bucket:
         weights[at] = total[0]
 
     def _put(self, edges: Any, keys: KeyRange, room: int) -> None:
-        """Write sorted edges at the next place, which has room for so many entries."""
+        """Write sorted edges at the next place, which has room for `room` entries."""
         arrays, bits, at = self.work.arrays, self.work.buckets.source_bits, self.place
         first = self.first_row + (keys.base >> bits)
         last = min(self.first_row + ((keys.base + (1 << keys.bits) - 1) >> bits) + 1, self.last_row)

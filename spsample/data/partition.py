@@ -23,7 +23,6 @@ from spsample.store import Graph
 from spsample.store.base_graph import require_local
 from spsample.store.validation import validate_seeds
 
-_TRAIN = "train vertices"
 _MAX_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 
@@ -244,7 +243,7 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     >>> np.bincount(parts[[0, 2, 3, 5]])
     array([2, 2])
     """
-    train, graph, num_parts = request.require("pagraph", "seeds", _TRAIN), request.graph, request.num_parts
+    train, graph, num_parts = request.require("pagraph", "seeds", "train vertices"), request.graph, request.num_parts
     hops = request.require("pagraph", "hops", "the number of layers that will be sampled,")
     free = available_memory()
     needed = num_parts * graph.num_nodes // 8 + graph.num_edges * graph.index_dtype.itemsize  # A's rows once more
@@ -341,7 +340,7 @@ def metis_seeds(request: PartitionRequest) -> NDArray[np.int32]:
     >>> metis_seeds(PartitionRequest(graph, 2, np.array([0, 3])))  # doctest: +SKIP
     array([0, 0, 0, 1], dtype=int32)
     """
-    train = request.require("metis-seeds", "seeds", _TRAIN)
+    train = request.require("metis-seeds", "seeds", "train vertices")
     weights = np.zeros(request.graph.num_nodes, np.int64)
     weights[train] = 1
     allowed = max(5, -(-2000 * request.num_parts // len(train)))  # over the mean, in thousandths of it
