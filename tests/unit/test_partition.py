@@ -17,7 +17,7 @@ from spsample.data import (
 )
 from spsample.data.part_stores import Reach
 from spsample.data.partition import METHODS
-from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.errors import BackendError, CapacityError, DTypeError, InputError
 
 GROUPS, SIZE = 3, 40
 
@@ -301,3 +301,10 @@ def test_pagraph_on_real_graphs(name, data_dir):
     assert found["pagraph"].train_balance < 1.001
     assert found["pagraph"].largest < 1.01
     assert found["pagraph"].replication < found["random"].replication
+
+
+@pytest.mark.parametrize("method", ["ldg", "pagraph"])
+def test_methods_of_the_core_say_that_it_is_missing(monkeypatch, method):
+    monkeypatch.setattr("spsample.common.threads.compiled_core", lambda: None)
+    with pytest.raises(BackendError, match=f'method="{method}" needs the compiled core of spsample, which is missing'):
+        partition_vertices(sp.Graph([0, 1, 2], [1, 0]), 2, method, seeds=[0, 1], hops=1)
