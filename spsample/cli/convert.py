@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spsample.convert import Conversion
 
 _SOURCE = (
-    "A file (text, .npy, .parquet, .mtx, .npz, .pt, raw .int32 or .int64; also .gz or .zst), SRC.npy,DST.npy, "
+    "A file (text, .npy, .parquet, .mtx, .npz, .pt; also .gz or .zst), SRC.npy,DST.npy, "
     "a data set's name, rmat:SCALE,EDGE_FACTOR or planted:NODES[,DEGREE[,CLASSES[,NOISE]]]."
 )
 
@@ -48,7 +48,7 @@ def convert(
     * `spsample convert soc-LiveJournal1.txt.gz livejournal`
     * `spsample convert ratings.csv ratings --columns user,item --weights stars --string-ids --symmetrise`
     * `spsample convert protein.mtx protein --deduplicate max --memory-budget 4GiB`
-    * `spsample convert edges.int64 web --num-nodes 16777216 --features x.npy --labels y.npy`
+    * `spsample convert edges.npy web --num-nodes 16777216 --features x.npy --labels y.npy`
     * `spsample convert rmat:24,16 rmat24`
     """
     from spsample.convert import convert as run

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from spsample.backends import available_backends
 from spsample.common.checks import require_int
+from spsample.errors import BackendError
 
 MAX_THREADS = 4096
 
@@ -191,6 +192,21 @@ class PoolMeasure:
 def compiled_core() -> Any:
     """Return the compiled core, or None where it is missing."""
     return _core() if "cpu" in available_backends() else None
+
+
+def require_core(needed_for: str) -> Any:
+    """Return the compiled core.
+
+    Raises
+    ------
+    BackendError
+        If it is missing; it names what it is needed for.
+    """
+    core = compiled_core()
+    if core is None:
+        given = f"{needed_for} needs the compiled core of spsample, which is missing here: install the package"
+        raise BackendError(given)
+    return core
 
 
 @cache

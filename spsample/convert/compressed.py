@@ -6,11 +6,11 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from spsample.errors import DataError, MissingDependencyError, require_module
+from spsample.errors import DataError, require_module
 from spsample.store.folder import file_error, system_errors
 
 COMPRESSED = (".gz", ".zst", ".zstd")
@@ -101,12 +101,9 @@ def require_utf8(path: Path, text: bytes, first_line: int = 1) -> None:
         begin = text.rfind(b"\n", 0, error.start) + 1
         line = text[begin:].partition(b"\n")[0].decode("utf-8", "replace").strip()
         number = first_line + text.count(b"\n", 0, begin)
-        raise file_error(
-            path,
-            f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8",
-            "text in UTF-8",
-            "Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW",
-        ) from None
+        given = f"{line if len(line) <= 80 else line[:77] + '...'!r} in line {number}, which is no UTF-8"
+        hint = "Where it is Latin-1, this makes UTF-8 of it: iconv -f latin1 -t utf-8 FILE > NEW"
+        raise file_error(path, given, "text in UTF-8", hint) from None
 
 
 def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -118,35 +115,28 @@ def utf8_blocks(path: Path, blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield text
 
 
-def blocks(
-    path: Path, size: int, end_of: Callable[[bytes], int], too_long: Callable[[int], DataError]
-) -> Iterator[bytes]:
+def blocks(path: Path, size: int, end_of: Callable[[bytes], int], too_long: str, expected: str) -> Iterator[bytes]:
     """Yield a file in blocks of about `size` bytes, cut at the ends that `end_of` returns, without a byte order mark.
 
-    `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` makes the error about a
-    row of that many bytes.
+    `end_of` returns where the last whole row of some bytes ends, 0 where none does; `too_long` is what
+    an error says of a longer row, with its bytes in braces.
 
     Raises
     ------
     DataError
-        Of `open_bytes`; that of `too_long`, where a row has more than 64 MiB.
+        Of `open_bytes`; or where a row has more than 64 MiB.
     """
     with open_bytes(path) as file:
-        rest = without_order_mark(bytes(file.read(len(ORDER_MARK))))
+        rest = bytes(file.read(len(ORDER_MARK))).removeprefix(ORDER_MARK)
         while data := bytes(file.read(max(size, 1))):
             rest += data
             if end := end_of(rest):
                 yield rest[:end]
                 rest = rest[end:]
             elif len(rest) > MAX_ROW:
-                raise too_long(len(rest))
+                raise file_error(path, too_long.format(len(rest)), expected)
     if rest:
         yield rest
-
-
-def without_order_mark(text: bytes) -> bytes:
-    """The beginning of a file, without a byte order mark."""
-    return text.removeprefix(ORDER_MARK)
 
 
 @contextmanager
@@ -160,11 +150,20 @@ def open_bytes(path: Path) -> Iterator[Any]:
     MissingDependencyError
         For zstd without pyarrow.
     """
-    require_file(path)
+    form = compression(path)
     try:
-        with _opened(path) as file:
+        with ExitStack() as stack:
+            file: Any
+            if form == "gzip":
+                file = stack.enter_context(gzip.open(path, "rb"))
+            elif form == "zstd":
+                pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
+                raw = stack.enter_context(pyarrow.OSFile(str(path)))
+                file = stack.enter_context(pyarrow.CompressedInputStream(raw, "zstd"))
+            else:
+                file = stack.enter_context(path.open("rb"))
             yield file
-    except (DataError, MissingDependencyError):
+    except DataError:
         raise
     except (EOFError, zlib.error, OSError) as error:
         given = f"a file that cannot be read to its end ({error})"
@@ -183,29 +182,7 @@ def decompressed(path: Path, folder: Path) -> Iterator[Path]:
     copy = folder / f"unpacked{inner_suffix(path)}"
     try:
         with system_errors(copy, "room on the disk for a decompressed copy"), copy.open("wb") as out:
-            for data in _pieces(path):
-                out.write(data)
+            out.writelines(blocks(path, 1 << 22, len, "", ""))
         yield copy
     finally:
         copy.unlink(missing_ok=True)
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with open_bytes(path) as file:
-        while data := bytes(file.read(1 << 22)):
-            yield data
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    form = compression(path)
-    if form == "gzip":
-        with gzip.open(path, "rb") as file:
-            yield file
-    elif form == "zstd":
-        pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
-        with pyarrow.OSFile(str(path)) as raw, pyarrow.CompressedInputStream(raw, "zstd") as file:
-            yield file
-    else:
-        with path.open("rb") as file:
-            yield file

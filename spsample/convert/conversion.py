@@ -15,22 +15,13 @@ import numpy as np
 
 from spsample.common.checks import require_type
 from spsample.common.threads import clear_pool, in_order
+from spsample.convert import sort
 from spsample.convert.attributes import write_attributes
-from spsample.convert.edges import CachedEdges, EdgeChunk, EdgeList, check_chunk
-from spsample.convert.names import DistinctIds, RenumberedEdges
+from spsample.convert.columns import core
+from spsample.convert.datasets import Origin
+from spsample.convert.edges import CachedEdges, DistinctIds, EdgeChunk, EdgeList, RenumberedEdges, check_chunk
 from spsample.convert.options import ConvertOptions
-from spsample.convert.origin import Origin, open_origin
-from spsample.convert.resources import SortPlan, core, make_plan
-from spsample.convert.sort import (
-    EdgeRules,
-    RecordFormat,
-    SortedArrays,
-    Spill,
-    TargetHistogram,
-    make_buckets,
-    partition,
-    sort_buckets,
-)
+from spsample.convert.origin import open_origin
 from spsample.store import StoreWriter
 from spsample.store.folder import file_error
 from spsample.store.npy import map_npy
@@ -40,7 +31,7 @@ from spsample.store.verification import num_repeated, num_with_edges
 Progress = Callable[[str, int, "int | None"], None]
 """Called with the phase, what of it is done, and its whole (None where that is not known)."""
 
-_LOOPS = 1 << 20
+_PIECE = 1 << 20
 _MAX_ID_BITS = 40
 _ANY_ID = 2**63
 _SPARSE = 10
@@ -74,7 +65,7 @@ def convert(
     options: ConvertOptions | None = None,
     *,
     progress: Progress | None = None,
-    plan: SortPlan | None = None,
+    plan: sort.SortPlan | None = None,
 ) -> Conversion:
     r"""Write the graph of `source` as a graph store.
 
@@ -130,44 +121,43 @@ def convert(
     chosen = ConvertOptions() if options is None else options
     require_type("options", chosen, ConvertOptions, "ConvertOptions")
     threads = chosen.threads or int(core().get_num_threads())
-    sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
+    sizes = plan or sort.make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
         converter = _Converter(writer, origin, replace(chosen, **origin.rules), sizes, progress or (lambda *_: None))
-        result = converter.convert()
+        result = converter.convert(str(path))
         clear_pool()
         started = time.perf_counter()
         converter.report("checksums", 0, None)
-    seconds = {**result.seconds, "checksums": time.perf_counter() - started}
-    return replace(result, path=str(path), seconds=seconds)
+    result.seconds["checksums"] = time.perf_counter() - started
+    return result
 
 
 class _Converter:
     """Converts a source to a store, step by step."""
 
     def __init__(
-        self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: SortPlan, progress: Progress
+        self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: sort.SortPlan, progress: Progress
     ) -> None:
-        self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
-        self.report = progress
-        self.histogram = TargetHistogram(mirror=options.symmetrise, drop_loops=options.drop_self_loops)
+        self.writer, self.origin, self.options, self.plan, self.report = writer, origin, options, plan, progress
+        self.histogram = sort.TargetHistogram(options)
         self.edges_read = self.loops = 0
         self.seconds: dict[str, float] = {}
 
-    def convert(self) -> Conversion:
+    def convert(self, path: str) -> Conversion:
         """Write the store."""
         with ExitStack() as stack:
             edges = self._read(self.origin.edges, stack)
             num_nodes = self._num_nodes(edges)
-            if self.origin.nodes is not None:
-                self.origin.nodes.check(num_nodes)
+            nodes = self.origin.nodes
+            if nodes is not None:
+                nodes.check(num_nodes)
             num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
-        of_table = [] if self.origin.nodes is None else self.origin.nodes.notes
         return Conversion(
-            path="",
+            path=path,
             num_nodes=num_nodes,
             num_edges=num_edges,
             edges_read=self.edges_read,
@@ -176,16 +166,15 @@ class _Converter:
             seconds=self.seconds,
             columns=self.origin.edges.ends,
             not_read=self.origin.edges.unread,
-            notes=(*self.origin.edges.notes, *of_table, *self._notes(num_nodes)),
+            notes=(*self.origin.edges.notes, *(nodes.notes if nodes else ()), *self._notes(num_nodes)),
         )
 
     def _notes(self, num_nodes: int) -> tuple[str, ...]:
         """Return notes about what is unusual in the graph, with figures."""
         indptr, indices = (map_npy(self.writer.folder / f"{name}.npy") for name in ("indptr", "indices"))
         repeated = 0 if self.options.deduplicate != "no" else num_repeated(indptr, indices)
-        rows = sum(
-            int(np.count_nonzero(np.diff(indptr[i : i + _LOOPS + 1]))) for i in range(0, len(indptr) - 1, _LOOPS)
-        )
+        pieces = (indptr[i : i + _PIECE + 1] for i in range(0, len(indptr) - 1, _PIECE))
+        rows = sum(int(np.count_nonzero(np.diff(piece))) for piece in pieces)
         used = num_with_edges(indptr, indices) if num_nodes > _SPARSE * rows else num_nodes
         loops = 0 if self.options.drop_self_loops else self.loops
         notes = []
@@ -206,63 +195,51 @@ class _Converter:
     def _read(self, edges: EdgeList, stack: ExitStack) -> EdgeList:
         """Count and check all edges; return them in a form that can be read again."""
         started = time.perf_counter()
+        nodes, names = self.origin.nodes, self.origin.names
         if self.options.renumber != "no":
             distinct = DistinctIds(self.plan.capacity * 64)
-            cached = self._cache(edges, stack)
-            self._measure(edges, partial(self._cache_distinct, cached, distinct), count=False)
-            cached.flush()
+            cached = self._cached(edges, stack, distinct)
             ids = distinct.ids()
             if len(ids) == 0:
                 raise file_error(edges.name, "no edges", "at least one edge to renumber")
-            if self.origin.nodes is not None:
-                ids = self.origin.nodes.join_ids(ids, distinct)
-            self.origin = replace(self.origin, original_ids=ids)
+            if nodes is not None:
+                ids = nodes.join_ids(ids, distinct)
+            self.origin.arrays["original_ids"] = ids
             edges = RenumberedEdges(cached, ids)
             self.edges_read = self.loops = 0
-            self._measure(edges, None, count=True)
+            self._measure(edges)
         elif edges.rereadable:
-            self._measure(edges, None, count=True)
+            self._measure(edges)
         else:
-            cached = self._cache(edges, stack)
-            self._measure(edges, cached.add, count=True)
-            cached.flush()
-            cached.num_nodes = edges.num_nodes
-            edges = cached
-        if self.options.renumber == "no":
-            self._join()
+            edges = self._cached(edges, stack)
+        if nodes is not None and names is not None:
+            nodes.join_names(names)
+        elif nodes is not None and self.options.renumber == "no":
+            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
         self.seconds["read"] = time.perf_counter() - started
         return edges
 
-    def _join(self) -> None:
-        """Find the vertices of the table of vertices, if there is one."""
-        nodes, names = self.origin.nodes, self.origin.names
-        if nodes is not None and names is not None:
-            nodes.join_names(names)
-        elif nodes is not None:
-            self.histogram.reach(nodes.join_vertices(self.histogram.largest))
-
-    def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
+    def _cached(self, edges: EdgeList, stack: ExitStack, distinct: DistinctIds | None = None) -> CachedEdges:
         cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
         stack.callback(cached.close)
+        self._measure(edges, cached, distinct)
+        cached.num_nodes = edges.num_nodes
         return cached
 
-    @staticmethod
-    def _cache_distinct(cached: CachedEdges, distinct: DistinctIds, chunk: EdgeChunk, largest: int) -> None:
-        cached.add(chunk, largest)
-        distinct.add(chunk)
-
-    def _measure(self, edges: EdgeList, take: Callable[[EdgeChunk, int], None] | None, *, count: bool) -> None:
-        """Check all chunks in order, and let the histogram count them; `take` gets each with its largest id."""
+    def _measure(self, edges: EdgeList, cached: CachedEdges | None = None, distinct: DistinctIds | None = None) -> None:
+        """Check all chunks in order; the histogram counts them, or else `distinct` takes their ids."""
         limit = self._limit(edges)
-        tasks = (partial(self._measured, task, limit, count) for task in edges.tasks(self.plan.chunk))
+        tasks = (partial(self._measured, task, limit, distinct is None) for task in edges.tasks(self.plan.chunk))
         line = 1
         for chunk, limits, loops in in_order(tasks, self.plan.threads):
             chunk.first, chunk.first_line = self.edges_read, line
             check_chunk(edges.name, chunk, limits, limit)
             if chunk.problem is not None:
                 raise chunk.problem(line)
-            if take is not None:
-                take(chunk, limits[1])
+            if cached is not None:
+                cached.add(chunk, limits[1])
+            if distinct is not None:
+                distinct.add(chunk)
             self.edges_read += chunk.count
             self.loops += loops
             line += chunk.lines
@@ -289,7 +266,7 @@ class _Converter:
         return edges.num_nodes
 
     def _num_nodes(self, edges: EdgeList) -> int:
-        number = self._limit(edges) or self.origin.num_names() or self.histogram.largest + 1
+        number = self._limit(edges) or len(self.origin.names or ()) or self.histogram.largest + 1
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
             raise file_error(edges.name, "no edges", expected, "" if self.options.string_ids else "Give --num-nodes.")
@@ -309,14 +286,14 @@ class _Converter:
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
         position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
-        buckets, source_bits = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
-        rules = EdgeRules(options.symmetrise, options.drop_self_loops, options.merge, source_bits)
+        buckets = sort.make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
         weight_bytes = 0 if edges.weight_dtype is None else edges.weight_dtype.itemsize
-        record_format = RecordFormat.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)
-        spill = Spill(self.writer.folder / "spilled", record_format)
+        spill = sort.Spill(self.writer.folder / "spilled", sort.record_format(buckets, position_bits, weight_bytes))
         stack.callback(spill.close)
         started, done = time.perf_counter(), 0
-        for count in partition(self._chunks(edges, num_nodes), buckets, rules, spill, plan.threads):
+        chunks = enumerate(self._chunks(edges, num_nodes))
+        tasks = (partial(sort.spill_chunk, number, chunk, buckets, options, spill) for number, chunk in chunks)
+        for count in in_order(tasks, plan.threads):
             done += count
             self.report("partitioning", done, self.edges_read)
         self.seconds["partition"] = time.perf_counter() - started
@@ -324,8 +301,13 @@ class _Converter:
             edges.close()
         started, done = time.perf_counter(), 0
         total = int(buckets.counts.sum())
-        arrays = self._create(num_nodes, total, edges.weight_dtype)
-        for count in sort_buckets(spill, buckets, rules, arrays, plan):
+        arrays = sort.SortedArrays(
+            self.writer.create("indptr", np.int64, num_nodes + 1),
+            self.writer.create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
+            self.writer.create("edge_ids", np.int64, total) if options.edge_ids else None,
+            None if edges.weight_dtype is None else self.writer.create("data", edges.weight_dtype, total),
+        )
+        for count in sort.sort_buckets(spill, buckets, options, arrays, plan):
             done += count
             self.report("sorting", min(done, total), total)
         self._shorten(arrays, written := count, total)
@@ -334,37 +316,18 @@ class _Converter:
 
     def _chunks(self, edges: EdgeList, num_nodes: int) -> Iterator[Callable[[], EdgeChunk]]:
         yield from edges.tasks(self.plan.chunk)
-        if self.options.add_self_loops:
-            for first in range(0, num_nodes, min(_LOOPS, self.plan.chunk)):
-                last = min(first + min(_LOOPS, self.plan.chunk), num_nodes)
-                yield partial(_loops, first, last, self.edges_read, edges.weight_dtype)
+        step = min(_PIECE, self.plan.chunk)
+        for first in range(0, num_nodes if self.options.add_self_loops else 0, step):
+            ids = np.arange(first, min(first + step, num_nodes), dtype=np.int64)
+            ones = None if edges.weight_dtype is None else np.ones(len(ids), edges.weight_dtype)
+            yield partial(EdgeChunk, ids, ids, len(ids), 1, ones, self.edges_read + first, added=True)
 
-    def _create(self, num_nodes: int, total: int, weights: np.dtype[Any] | None) -> SortedArrays:
-        create = self.writer.create
-        return SortedArrays(
-            create("indptr", np.int64, num_nodes + 1),
-            create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
-            create("edge_ids", np.int64, total) if self.options.edge_ids else None,
-            None if weights is None else create("data", weights, total),
-        )
-
-    def _shorten(self, arrays: SortedArrays, written: int, total: int) -> None:
+    def _shorten(self, arrays: sort.SortedArrays, written: int, total: int) -> None:
         """Give back the room of merged edges, and edge ids that are the places of the entries."""
-        if written < total:
-            for name in ("indices", "edge_ids", "data"):
-                if getattr(arrays, name) is not None:
-                    self.writer.shorten(name, written)
-        if arrays.edge_ids is not None and _is_identity(arrays.edge_ids[:written]):
-            self.writer.discard("edge_ids")
-
-
-def _is_identity(ids: Any) -> bool:
-    step = 1 << 20
-    pieces = range(0, len(ids), step)
-    return all(np.array_equal(ids[i : i + step], np.arange(i, min(i + step, len(ids)))) for i in pieces)
-
-
-def _loops(first: int, last: int, edges: int, weights: np.dtype[Any] | None) -> EdgeChunk:
-    ids = np.arange(first, last, dtype=np.int64)
-    ones = None if weights is None else np.ones(len(ids), weights)
-    return EdgeChunk(ids, ids, len(ids), 1, ones, edges + first, added=True)
+        for name in ("indices", "edge_ids", "data") if written < total else ():
+            if getattr(arrays, name) is not None:
+                self.writer.shorten(name, written)
+        if arrays.edge_ids is not None:
+            pieces = (arrays.edge_ids[i : min(i + _PIECE, written)] for i in range(0, written, _PIECE))
+            if all(np.array_equal(ids, np.arange(i * _PIECE, i * _PIECE + len(ids))) for i, ids in enumerate(pieces)):
+                self.writer.discard("edge_ids")

@@ -1,4 +1,4 @@
-"""Edges as they are read: chunk by chunk, from arrays in memory, mapped, or cached on the disk."""
+"""Edges as they are read, chunk by chunk: from arrays, mapped or cached on the disk, from graphs, or generated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.convert.columns import check_room
 from spsample.convert.compressed import require_file
-from spsample.store.folder import file_error
+from spsample.data.generators import PhiloxStream, check_rmat, rmat_piece
+from spsample.store import Graph
+from spsample.store.folder import file_error, system_errors
 from spsample.store.npy import map_npy
 from spsample.store.validation import MAX_NODES
+
+_PIECE = 1 << 18
 
 
 @dataclass
@@ -117,7 +122,12 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
     """
     most = MAX_NODES if num_nodes is None else num_nodes
     if limits[0] < 0 or limits[1] >= most:
-        _refuse_ids(name, chunk, most)
+        sources, targets = chunk.ends
+        bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
+        at = int(np.argmax(bad))
+        ids = f"{int(sources[at])} -> {int(targets[at])}"
+        hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
+        raise file_error(name, f"the edge {ids} at {chunk.where(at)}", f"vertex ids in [0, {most})", hint)
     if chunk.weights is not None and len(chunk.weights):
         with np.errstate(invalid="ignore"):
             good = (chunk.weights >= 0) & (chunk.weights < np.inf)
@@ -126,27 +136,13 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
             raise file_error(name, f"weight {chunk.weights[at]} at {chunk.where(at)}", "finite weights of at least 0")
 
 
-def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
-    sources, targets = chunk.ends
-    bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
-    at = int(np.argmax(bad))
-    ids = f"{int(sources[at])} -> {int(targets[at])}"
-    hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""
-    raise file_error(name, f"the edge {ids} at {chunk.where(at)}", f"vertex ids in [0, {most})", hint)
-
-
 class ArrayEdges(EdgeList):
     """Edges in arrays of integers, in memory or mapped."""
 
     rereadable = True
 
     def __init__(
-        self,
-        name: str,
-        sources: NDArray[Any],
-        targets: NDArray[Any],
-        step: int = 1,
-        weights: NDArray[Any] | None = None,
+        self, name: str, sources: NDArray[Any], targets: NDArray[Any], step: int, weights: NDArray[Any] | None
     ) -> None:
         self.name, self.weight_dtype = name, None if weights is None else weights.dtype
         self._columns = sources, targets, weights
@@ -166,23 +162,6 @@ def _widened(task: Callable[[], EdgeChunk]) -> EdgeChunk:
     return chunk
 
 
-def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges:
-    """Map a file of pairs (source, target) of little-endian integers.
-
-    Raises
-    ------
-    DataError
-        If its size is no number of pairs.
-    """
-    require_file(path)
-    kind, size = np.dtype(dtype).newbyteorder("<"), path.stat().st_size
-    if size % (2 * kind.itemsize):
-        given = f"{size} bytes, no whole number of pairs of {kind.itemsize} bytes each"
-        raise file_error(path, given, f"pairs of {dtype}, little-endian")
-    flat = np.memmap(path, kind, "r") if size else np.empty(0, kind)
-    return ArrayEdges(str(path), flat, flat[1:], 2, _weights(weights, len(flat) // 2))
-
-
 def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> ArrayEdges:
     """Map an ``.npy`` file of integers, of the shape "2,E" (sources, then targets) or "E,2"; "auto" goes by the array.
 
@@ -192,32 +171,23 @@ def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> A
         If it is none, or of shape (2, 2) where `shape` is "auto".
     """
     array = _load(path, (1, 2))
-    rows = _as_rows(path, array, shape)
-    edges = rows.shape[1]
-    held = _weights(weights, edges)
+    fits = {"2,E": array.shape[0] == 2, "E,2": array.shape[1:] == (2,)} if array.ndim == 2 else {}
+    chosen = [form for form, is_fit in fits.items() if is_fit and shape in ("auto", form)]
+    if len(chosen) > 1:
+        hint = (
+            'Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
+            "edge); on the command line --npy-shape."
+        )
+        raise file_error(path, "shape (2, 2), which may be (2, E) or (E, 2)", "to be told which of them", hint)
+    if not chosen:
+        expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
+        raise file_error(path, f"shape {array.shape}", f"shape {expected}", "Or two files: SRC.npy,DST.npy")
+    rows = array if chosen == ["2,E"] else array.T
+    held = _weights(weights, rows.shape[1])
     if rows[0].flags.c_contiguous and rows[1].flags.c_contiguous:
         return ArrayEdges(str(path), rows[0], rows[1], 1, held)
     flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
     return ArrayEdges(str(path), flat, flat[1:], 2, held)
-
-
-def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
-    """View the array as sources and targets, one row each."""
-    if shape == "auto" and array.shape == (2, 2):
-        raise file_error(
-            path,
-            "shape (2, 2), which may be (2, E) or (E, 2)",
-            "to be told which of them",
-            'Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
-            "edge); on the command line --npy-shape.",
-        )
-    expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
-    sizes = array.shape if array.ndim == 2 else (0, 0)
-    if sizes[0] == 2 and shape != "E,2":
-        return array
-    if sizes[1] == 2 and shape != "2,E":
-        return array.T
-    raise file_error(path, f"shape {array.shape}", f"shape {expected}", "Or two files: SRC.npy,DST.npy")
 
 
 def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> ArrayEdges:
@@ -268,73 +238,142 @@ def _weights(path: Path | None, count: int) -> NDArray[Any] | None:
     return weights
 
 
+class GraphEdges(EdgeList):
+    """The entries of a graph as edges; their positions are those in its arrays."""
+
+    rereadable = True
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.num_nodes = graph.num_nodes
+        self.weight_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for first in range(0, self._graph.num_edges, count):
+            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
+
+    def _chunk(self, first: int, last: int) -> EdgeChunk:
+        graph = self._graph
+        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
+        end = int(np.searchsorted(graph.indptr, last, side="left"))
+        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
+        sources = graph.indices[first:last]
+        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
+        weights = None if graph.data is None else graph.data[first:last]
+        return EdgeChunk(sources, targets, last - first, 1, weights, first)
+
+
+class RmatEdges(EdgeList):
+    """The pairs of an R-MAT graph, in the order of the generator, which makes any part of them by itself."""
+
+    def __init__(self, scale: int, edge_factor: int, random_seed: int) -> None:
+        check_rmat(scale, edge_factor)
+        self.name = f"rmat:{scale},{edge_factor}"
+        self.num_nodes, self.num_edges = 1 << scale, edge_factor << scale
+        self._piece = partial(rmat_piece, scale, self.num_edges, stream=PhiloxStream(random_seed))
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        total = self.num_edges or 0
+        for first in range(0, total, min(count, _PIECE)):
+            yield partial(self._chunk, slice(first, min(first + min(count, _PIECE), total)))
+
+    def _chunk(self, piece: slice) -> EdgeChunk:
+        sources, targets = self._piece(piece=piece)
+        return EdgeChunk(sources, targets, len(sources), first=piece.start)
+
+
+@dataclass
+class _CachedPart:
+    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
+
+    files: list[Any]
+    dtypes: list[np.dtype[Any]]
+    count: int = 0
+
+
 class CachedEdges(EdgeList):
     """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them."""
 
     rereadable = True
 
     def __init__(self, name: str, folder: Path, weight_dtype: np.dtype[Any] | None) -> None:
-        self.name, self.weight_dtype = name, weight_dtype
-        self._folder = folder
-        self._columns: list[_Columns] = []
+        self.name, self.weight_dtype, self._folder = name, weight_dtype, folder
+        self._parts: list[_CachedPart] = []
 
     def add(self, chunk: EdgeChunk, largest: int) -> None:
         """Append a chunk, whose largest id is given."""
         if chunk.count == 0:
             return
         dtype = np.dtype(np.int32 if largest < 2**31 else np.int64)
-        if not self._columns or self._columns[-1].dtype.itemsize < dtype.itemsize:
-            self._columns.append(_Columns(self._folder, len(self._columns), dtype, self.weight_dtype))
-        self._columns[-1].add(chunk)
-
-    def flush(self) -> None:
-        """Let everything be read."""
-        for columns in self._columns:
-            columns.flush()
+        if not self._parts or self._parts[-1].dtypes[0].itemsize < dtype.itemsize:
+            dtypes = [dtype, dtype] + ([] if self.weight_dtype is None else [self.weight_dtype])
+            paths = [self._folder / f"cached-{len(self._parts)}.{i}" for i in range(len(dtypes))]
+            self._parts.append(_CachedPart([path.open("wb") for path in paths], dtypes))
+        part = self._parts[-1]
+        part.count += chunk.count
+        with system_errors(self._folder, "room on the disk for edges that are read"):
+            for file, kind, column in zip(part.files, part.dtypes, (*chunk.ends, chunk.weights), strict=False):
+                file.write(np.ascontiguousarray(column, dtype=kind).data.cast("B"))
+                file.flush()
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
         before = 0
-        for columns in self._columns:
-            yield from columns.tasks(count, before)
-            before += columns.count
+        for part in self._parts:
+            sources, targets, *weights = map(partial(np.memmap, mode="r"), [f.name for f in part.files], part.dtypes)
+            yield from array_chunks(sources, targets, weights[0] if weights else None, 1, count, before)
+            before += part.count
 
     def close(self) -> None:
         """Remove the files."""
-        for columns in self._columns:
-            columns.close()
-
-
-class _Columns:
-    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
-
-    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> None:
-        self.dtype = dtype
-        self.count = 0
-        self._dtypes = [dtype, dtype] + ([] if weight_dtype is None else [weight_dtype])
-        names = ("sources", "targets", "weights")[: len(self._dtypes)]
-        self._files = [(folder / f"cached-{number}.{name}").open("wb") for name in names]
-
-    def add(self, chunk: EdgeChunk) -> None:
-        self.count += chunk.count
-        columns = [*chunk.ends, chunk.weights]
-        try:
-            for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
-                values = np.ascontiguousarray(column, dtype=dtype)
-                file.write(values.data.cast("B"))
-        except OSError as error:
-            given = f"{error.strerror} while edges were read"
-            raise file_error(self._files[0].name, given, "room on the disk") from error
-
-    def flush(self) -> None:
-        for file in self._files:
-            file.flush()
-
-    def tasks(self, count: int, before: int) -> Iterator[Callable[[], EdgeChunk]]:
-        maps = [np.memmap(file.name, dtype, "r") for file, dtype in zip(self._files, self._dtypes, strict=True)]
-        yield from array_chunks(maps[0], maps[1], maps[2] if len(maps) > 2 else None, 1, count, before)
-
-    def close(self) -> None:
-        for file in self._files:
+        for file in (file for part in self._parts for file in part.files):
             file.close()
             Path(file.name).unlink(missing_ok=True)
+
+
+class DistinctIds:
+    """The distinct ids of chunks, ascending; `room` bytes may be taken."""
+
+    def __init__(self, room: int) -> None:
+        self._ids, self._room = np.empty(0, np.int64), room
+        self._new: list[NDArray[np.int64]] = []
+
+    def add(self, chunk: EdgeChunk) -> None:
+        """Take note of the ids of a chunk."""
+        self.add_ids(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
+
+    def add_ids(self, ids: NDArray[np.int64]) -> None:
+        """Take note of ids."""
+        self._new.append(ids)
+        if sum(map(len, self._new)) >= len(self._ids):
+            self.ids()
+
+    def ids(self) -> NDArray[np.int64]:
+        """Return them all."""
+        check_room("renumber", 16 * (len(self._ids) + sum(map(len, self._new))), self._room)
+        self._ids, self._new = np.unique(np.concatenate([self._ids, *self._new])), []
+        return self._ids
+
+
+class RenumberedEdges(EdgeList):
+    """Other edges, with an id's place in `ids` for the id."""
+
+    rereadable = True
+
+    def __init__(self, edges: EdgeList, ids: NDArray[np.int64]) -> None:
+        self.name, self.weight_dtype = edges.name, edges.weight_dtype
+        self.num_nodes = max(len(ids), 1)
+        self._edges, self._ids = edges, ids
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for task in self._edges.tasks(count):
+            yield partial(self._renumbered, task)
+
+    def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
+        chunk = task()
+        sources, targets = (np.searchsorted(self._ids, ids) for ids in chunk.ends)
+        return EdgeChunk(sources, targets, chunk.count, 1, chunk.weights, chunk.first)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.columns import is_index_name
-from spsample.convert.names import DistinctIds, VertexNames, check_room, column_names, is_text
+from spsample.convert.columns import VertexNames, check_room, column_names, is_index_name, is_text
+from spsample.convert.edges import DistinctIds
 from spsample.convert.options import ConvertOptions
 from spsample.convert.tables import VertexRows, feature_rows, open_table
 from spsample.data.labels import PARTS, class_labels, num_classes, repeated
@@ -58,11 +58,13 @@ class NodeTable:
         self._id = self._id_column(options.node_id)
         self._label = self._column("labels", _LABELS, options)
         self._split = self._column("splits", _SPLITS, options)
-        self._check_roles()
+        twice = next((n for n in (self._label, self._split) if n == self._id), None)
+        if twice or (self._label is not None and self._label == self._split):
+            given = f"column {twice or self._label} of {self.path} for two things"
+            raise InputError(argument="nodes", given=given, expected="a column each for ids, labels and splits")
         self.features = self._feature_columns(options)
         self.notes = [self._roles()]
-        self.vertices = np.empty(0, np.int64)
-        self._edgeless = np.empty(0, np.int64)
+        self.vertices = self._edgeless = np.empty(0, np.int64)
         self._name: Callable[[Collection[int]], Sequence[Any]] = list
         self._labels, self._parts = _Words(), _Words()
 
@@ -99,12 +101,9 @@ class NodeTable:
         hint = f"Type --node-id COLUMN, such as --node-id {(columns or names)[0]}."
         if not columns and any(_number(name) is not None for name in names):
             hint = "The first line must name the columns, as id,age: add it. Where it does, type --node-id COLUMN."
-        raise InputError(
-            argument="nodes" if node_id is None else "node_id",
-            given=f"{'' if node_id is None else repr(node_id) + ' with '}{what} in {self.path}",
-            expected="to be told which column has the ids of the vertices",
-            hint=hint,
-        )
+        argument, named = ("nodes", "") if node_id is None else ("node_id", f"{node_id!r} with ")
+        expected = "to be told which column has the ids of the vertices"
+        raise InputError(argument=argument, given=f"{named}{what} in {self.path}", expected=expected, hint=hint)
 
     def _column(self, option: str, words: Sequence[str], options: ConvertOptions) -> str | None:
         """The column of labels or splits; none where a file has them."""
@@ -116,12 +115,6 @@ class NodeTable:
             hint = f"Type --{option} COLUMN, such as --{option} {columns[0]}."
             raise InputError(argument="nodes", given=given, expected=f"one column of {option}", hint=hint)
         return columns[0] if columns else None
-
-    def _check_roles(self) -> None:
-        twice = [name for name in (self._label, self._split) if name == self._id and name is not None]
-        if twice or (self._label is not None and self._label == self._split):
-            given = f"column {twice[0] if twice else self._label} of {self.path} for two things"
-            raise InputError(argument="nodes", given=given, expected="a column each for ids, labels and splits")
 
     def _feature_columns(self, options: ConvertOptions) -> list[str]:
         taken = {self._id, self._label, self._split}
@@ -144,20 +137,28 @@ class NodeTable:
     def _roles(self) -> str:
         used = {self._id, self._label, self._split, *self.features}
         unread = [name or "(without a name)" for name in self._table.names if name not in used]
-        roles = [f"ids are in {self._id}"]
-        roles += [f"labels in {self._label}"] if self._label else []
-        roles += [f"splits in {self._split}"] if self._split else []
-        features = self.features
-        roles += [f"{len(features)} features in {_some(features)}"] if features else []
-        roles += [f"not read: {_some(unread)}"] if unread else []
-        return f"{self.path}: {'; '.join(roles)}"
+        roles = {
+            f"ids are in {self._id}": True,
+            f"labels in {self._label}": self._label,
+            f"splits in {self._split}": self._split,
+            f"{len(self.features)} features in {_some(self.features)}": self.features,
+            f"not read: {_some(unread)}": unread,
+        }
+        return f"{self.path}: {'; '.join(role for role, is_there in roles.items() if is_there)}"
 
     # -------------------------------------------------------------------------------------------------------- joining
 
     def join_names(self, names: VertexNames) -> None:
         """Number the ids as strings; names that no edge has come after the others, in their order."""
         with_edges = len(names)
-        self._read("text", lambda column, first: [names.number(word) for word in self._strings(column, first)])
+
+        def numbers(column: Any, first: int) -> list[int]:
+            words = column_names(str(self.path), self._id, column)
+            if "" in words:
+                raise self._refusal(f"no id in row {first + 1 + words.index('')}", "an id in each row")
+            return [names.number(word) for word in words]
+
+        self._read("text", numbers)
         late = self.vertices >= with_edges
         self.vertices[late] = names.sort_from(with_edges)[self.vertices[late] - with_edges]
         self._edgeless = self.vertices[late]
@@ -181,7 +182,7 @@ class NodeTable:
 
     def _read(self, kind: str, number: Callable[[Any, int], Any]) -> None:
         columns = {self._id: kind} | {name: "text" for name in (self._label, self._split) if name is not None}
-        vertices, first = [], 0
+        vertices, first = [self.vertices], 0
         for batch in self._table.batches(columns):
             vertices.append(np.asarray(number(batch.column(self._id), first), np.int64))
             for name, words in ((self._label, self._labels), (self._split, self._parts)):
@@ -189,13 +190,7 @@ class NodeTable:
                     words.add(batch.column(name), f"column {name} of {self.path}")
             first += batch.num_rows
             check_room("nodes", _BYTES_PER_ROW * first, self._room)
-        self.vertices = np.concatenate(vertices) if vertices else np.empty(0, np.int64)
-
-    def _strings(self, column: Any, first: int) -> Iterator[str]:
-        for row, word in enumerate(column_names(str(self.path), self._id, column), first + 1):
-            if not word:
-                raise self._refusal(f"no id in row {row}", "an id in each row")
-            yield word
+        self.vertices = np.concatenate(vertices)
 
     def _integers(self, column: Any, first: int) -> NDArray[np.int64]:
         import pyarrow as pa
@@ -241,9 +236,9 @@ class NodeTable:
         if missing:
             given = f"no row for vertices of the graph: {self._some_of(first, missing)}"
             if self.features or self._by_row:
+                given = f"{given}, while the table has {self._example(self.vertices)}"
                 hint = "Add their rows: a vertex without features is not guessed at."
-                expected = "a row for each vertex, as there are features"
-                raise self._refusal(f"{given}, while the table has {self._example(self.vertices)}", expected, hint)
+                raise self._refusal(given, "a row for each vertex, as there are features", hint)
             self.notes.append(f"{self.path} has {given}; they have no label and are in no split")
 
     def _example(self, vertices: NDArray[np.int64]) -> str:
@@ -272,7 +267,11 @@ class NodeTable:
             arrays["y"] = np.full(num_nodes, -1)
             arrays["y"][self.vertices] = y
         if self._split is not None:
-            part = self._parts.values([self._part(word) for word in self._parts.words])
+            for word in self._parts.words:
+                if word.lower() not in _PARTS:
+                    expected = "train, val (or valid, validation), test or nothing"
+                    raise self._refusal(f"{word!r} in column {self._split}", expected)
+            part = self._parts.values([_PARTS[word.lower()] for word in self._parts.words])
             arrays |= {f"{name}_idx": np.sort(self.vertices[part == i]) for i, name in enumerate(PARTS)}
         return facts, arrays
 
@@ -306,14 +305,6 @@ class NodeTable:
         y = np.asarray(self._labels.values([places.get(word, -1) for word in words]), np.int64)
         return y, {"num_classes": len(names), "class_names": names}
 
-    def _part(self, word: str) -> int:
-        part = _PARTS.get(word.lower())
-        if part is None:
-            raise self._refusal(
-                f"{word!r} in column {self._split}", "train, val (or valid, validation), test or nothing"
-            )
-        return part
-
     def _refusal(self, given: str, expected: str, hint: str = "") -> DataError:
         return file_error(self.path, given, expected, hint)
 
@@ -323,7 +314,7 @@ class _Words:
 
     def __init__(self) -> None:
         self.words: dict[str, int] = {}
-        self._rows: list[NDArray[np.int32]] = []
+        self._rows = [np.empty(0, np.int32)]
 
     def add(self, column: Any, argument: str) -> None:
         """Add a batch of rows; no value is the word ``""``."""
@@ -342,7 +333,7 @@ class _Words:
 
     def values(self, of_words: Sequence[Any]) -> NDArray[Any]:
         """Return the value of each row, by that of its word."""
-        return np.asarray(of_words)[np.concatenate(self._rows)] if self._rows else np.empty(0, np.int64)
+        return np.asarray(of_words if of_words else [0])[np.concatenate(self._rows)]
 
 
 def _number(word: str) -> float | None:

@@ -13,26 +13,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.convert.columns import edge_columns
-from spsample.convert.compressed import (
-    MAX_ROW,
-    ORDER_MARK,
-    binary_form,
-    blocks,
-    inner_suffix,
-    open_bytes,
-    require_file,
-    utf8_blocks,
-)
+from spsample.convert import compressed
+from spsample.convert.columns import VertexNames, column_names, core, edge_columns, is_text
 from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
-from spsample.convert.names import VertexNames, column_names, is_text
 from spsample.convert.options import ConvertOptions
-from spsample.convert.resources import core
 from spsample.errors import DataError, InputError, require_module
 from spsample.store.folder import file_error
 
 PARQUET = (".parquet", ".pq")
 _BYTES = 1 << 21
+_NUMBERS = re.compile(r"u?int\d|half|float|double|bool|decimal")
+"""Arrow's names of types."""
 
 
 def _parts(path: Path) -> list[Path]:
@@ -42,7 +33,7 @@ def _parts(path: Path) -> list[Path]:
     folder is refused: its name may stand for a column.
     """
     if not path.is_dir():
-        require_file(path)
+        compressed.require_file(path)
         return [path]
     parts = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in PARQUET and entry.name[0] not in "._")
     if not parts or any(entry.parent != path for entry in parts):
@@ -81,10 +72,8 @@ def check_different(path: Path, names: Sequence[str]) -> None:
 
 def numeric_columns(names: Sequence[str], types: Sequence[Any]) -> frozenset[str]:
     """Return which columns are of numbers, by their types."""
-    from pyarrow.types import is_boolean, is_decimal, is_floating, is_integer
-
-    tests = (is_integer, is_floating, is_boolean, is_decimal)
-    return frozenset(name for name, kind in zip(names, types, strict=True) if any(test(kind) for test in tests))
+    of_numbers = (name for name, kind in zip(names, types, strict=True) if _NUMBERS.match(str(kind)))
+    return frozenset(of_numbers)
 
 
 class ParquetTable:
@@ -159,7 +148,10 @@ class ParquetEdges(EdgeList):
             if column.null_count:
                 raise file_error(self.name, f"a null in column {name}", "a value in each row")
         ends = [self._ids(name, column) for name, column in zip(self._columns[:2], columns, strict=False)]
-        weights = None if self.weight_dtype is None else self._weights(columns[2])
+        weights = None if self.weight_dtype is None else columns[2].to_numpy(zero_copy_only=False)
+        if weights is not None and weights.dtype.kind not in "iuf":
+            raise file_error(self.name, f"weights of type {columns[2].type}", "numbers")
+        weights = None if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         return EdgeChunk(ends[0], ends[1], len(ends[0]), weights=weights)
 
     def _ids(self, name: str, column: Any) -> Any:
@@ -173,12 +165,6 @@ class ParquetEdges(EdgeList):
             hint = "--string-ids takes names." if is_text(column.type) else "Write them as integers."
             raise file_error(self.name, f"column {name} of type {column.type}", "integers of at most 63 bits", hint)
         return np.ascontiguousarray(values, dtype=np.int64)
-
-    def _weights(self, column: Any) -> Any:
-        values = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind not in "iuf":
-            raise file_error(self.name, f"weights of type {column.type}", "numbers")
-        return np.ascontiguousarray(values, dtype=np.float64)
 
 
 _BLOCK = 1 << 22
@@ -212,13 +198,15 @@ def open_table(path: Path) -> VertexTable:
         Without pyarrow.
     """
     require_module("pyarrow.parquet", needed_for=f"reading {path.name}", extra="convert")
-    if os.path.isdir(path) or inner_suffix(path) in PARQUET:
+    if os.path.isdir(path) or compressed.inner_suffix(path) in PARQUET:
         return ParquetTable(path)
-    with open_bytes(path) as file:
-        form = binary_form(bytes(file.read(16)))
-    if form not in (None, "Parquet"):
+    with compressed.open_bytes(path) as file:
+        form = compressed.binary_form(bytes(file.read(16)))
+    if form == "Parquet":
+        return ParquetTable(path)
+    if form is not None:
         raise file_error(path, f"a file that is {form}", "a table, text or Parquet")
-    return ParquetTable(path) if form else CsvTable.with_header(path)
+    return CsvTable.with_header(path)
 
 
 def matrices(table: VertexTable, columns: Sequence[str]) -> Iterator[tuple[NDArray[np.float64], Any]]:
@@ -277,8 +265,12 @@ class CsvTable:
     @classmethod
     def with_header(cls, path: Path) -> CsvTable:
         """Take names, and which columns are numbers, of the first rows."""
-        first = next(utf8_blocks(path, _blocks(path)), b"")
-        table = cls(path, (), _delimiter(path, _first_row(first)), header=True)
+        first = next(compressed.utf8_blocks(path, _blocks(path)), b"")
+        end = first.find(b"\n")
+        while end >= 0 and first.count(b'"', 0, end) % 2:
+            end = first.find(b"\n", end + 1)
+        row = first if end < 0 else first[:end]
+        table = cls(path, (), _delimiter(path, b" ".join(row.rstrip(b"\r\n").splitlines())), header=True)
         with _errors(path, (), -1):
             rows = table._parsed(first, None, None)
             table.names = tuple(str(name).strip() for name in rows.schema.names)
@@ -305,7 +297,7 @@ class CsvTable:
         flags = self._flags if "number" in columns.values() else frozenset()
         types = {name: pa.bool_() if name in flags else kinds[kind] for name, kind in columns.items()}
         rows, skip = 0, self._header
-        for block in utf8_blocks(self.path, _blocks(self.path)):
+        for block in compressed.utf8_blocks(self.path, _blocks(self.path)):
             with _errors(self.path, self.names, rows - skip):
                 table = self._parsed(block, self.names, types, skip=skip)
             yield from table.to_batches()
@@ -318,7 +310,8 @@ class CsvTable:
         import pyarrow as pa
         from pyarrow import csv
 
-        block = ORDER_MARK + block if block.startswith(ORDER_MARK) else block  # pyarrow leaves one out
+        mark = compressed.ORDER_MARK
+        block = mark + block if block.startswith(mark) else block  # pyarrow leaves one out
         size, skipped = len(block) + 1, int(skip)
         reading = csv.ReadOptions(use_threads=False, block_size=size, column_names=names, skip_rows_after_names=skipped)
         parsing = csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
@@ -329,18 +322,9 @@ class CsvTable:
         return csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
 
 
-def _first_row(block: bytes) -> bytes:
-    """The first row of a block, in one line."""
-    end = block.find(b"\n")
-    while end >= 0 and block.count(b'"', 0, end) % 2:
-        end = block.find(b"\n", end + 1)
-    row = block if end < 0 else block[:end]
-    return b" ".join(row.rstrip(b"\r\n").splitlines())
-
-
 def _delimiter(path: Path, row: bytes) -> str:
     """The character between the names of columns."""
-    marks = ("\t",) if inner_suffix(path) == ".tsv" else _DELIMITERS
+    marks = ("\t",) if compressed.inner_suffix(path) == ".tsv" else _DELIMITERS
     split = {mark: fields for mark in marks if (fields := core().text_fields(row, mark)) is not None}
     several = [mark for mark, fields in split.items() if len(fields) > 1]
     clear = [mark for mark in several if not any(b'"' in field for field in split[mark])] or several or [*split][:1]
@@ -368,15 +352,12 @@ def _no_number(column: Any) -> str | None:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Yield whole rows of a file, some MiB at a time."""
-    for rows in blocks(path, _BLOCK, _rows_end, partial(_too_long, path)):
+    too_long = "a row of more than {} bytes (a quote that is not closed?)"
+    for rows in compressed.blocks(path, _BLOCK, _rows_end, too_long, "rows of a table"):
         if rows.count(b'"') % 2:
             raise file_error(path, "a quote that is not closed", "rows of a table")
         if rows.endswith(b"\n") or not rows.isspace():
             yield rows
-
-
-def _too_long(path: Path, length: int) -> DataError:
-    return file_error(path, f"a row of more than {MAX_ROW} bytes (a quote that is not closed?)", "rows of a table")
 
 
 def _rows_end(text: bytes) -> int:

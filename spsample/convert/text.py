@@ -1,4 +1,4 @@
-"""Edge lists as text: CSV, TSV and columns in white space, as SNAP's files are."""
+"""Edge lists as text: CSV, TSV and columns in white space, as SNAP's files are; and Matrix Market."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.convert.columns import EdgeColumns, edge_columns, is_column_number, is_index_name, named_ends
-from spsample.convert.compressed import (
-    MAX_ROW,
-    binary_form,
-    blocks,
-    open_bytes,
-    require_utf8,
-    utf8_blocks,
-    without_order_mark,
+from spsample.convert import compressed
+from spsample.convert.columns import (
+    EdgeColumns,
+    VertexNames,
+    core,
+    edge_columns,
+    is_column_number,
+    is_index_name,
+    named_ends,
+    vertex_name,
 )
 from spsample.convert.edges import EdgeChunk, EdgeList, given_chunk
-from spsample.convert.names import VertexNames, vertex_name
 from spsample.convert.options import ConvertOptions
-from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
 from spsample.store.folder import file_error
 
@@ -72,7 +71,7 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
         raise _bad_quotes(str(path), number + 1, lines[0])
     header = _has_header(path, [row for row in rows[:2] if row], options)
     if header:
-        require_utf8(path, lines[0], number + 1)
+        compressed.require_utf8(path, lines[0], number + 1)
     names = tuple(fields) if header else tuple(str(column) for column in range(len(fields)))
     counts = not header and _counts(rows, options)
     columns = edge_columns(str(path), names if header else None, len(fields), options, counts=counts)
@@ -85,9 +84,13 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
 def _first_lines(path: Path) -> tuple[int, list[bytes]]:
     """Return the first lines that are no comments, and the number of the first of them, from 0."""
     number, rest = 0, b""
-    with open_bytes(path) as file:
-        head = without_order_mark(bytes(file.read(_HEAD)))
-        _require_text(path, head)
+    with compressed.open_bytes(path) as file:
+        head = bytes(file.read(_HEAD)).removeprefix(compressed.ORDER_MARK)
+        form = compressed.binary_form(head)
+        if form is not None:
+            hint = "Give the file the suffix of its form, or say --format."
+            given = f"a file that is no text but {form}"
+            raise file_error(path, given, "lines of text in UTF-8, one edge each", hint)
         while head:
             *lines, rest = (rest + head).split(b"\n")
             for i, line in enumerate(lines):
@@ -95,21 +98,10 @@ def _first_lines(path: Path) -> tuple[int, list[bytes]]:
                     following = (rest + bytes(file.read(_HEAD))).split(b"\n")[:-1]
                     return number + i, [line, *filter(_holds_data, [*lines[i + 1 :], *following])][:_MAX_LINES]
             number += len(lines)
-            if len(rest) > MAX_ROW:
+            if len(rest) > compressed.MAX_ROW:
                 break
             head = bytes(file.read(_HEAD))
     return number, [rest] if _holds_data(rest) else []
-
-
-def _require_text(path: Path, head: bytes) -> None:
-    form = binary_form(head)
-    if form is not None:
-        raise file_error(
-            path,
-            f"a file that is no text but {form}",
-            "lines of text in UTF-8, one edge each",
-            "Give the file the suffix of its form, or say --format.",
-        )
 
 
 def _holds_data(line: bytes) -> bool:
@@ -151,21 +143,14 @@ def _delimiter(path: Path, lines: Sequence[bytes], options: ConvertOptions) -> s
     first = {mark: rows[mark][0] or [] for mark in (*seen, " ")}
     clear = [mark for mark, row in first.items() if _is_edge(row, options) or _names_ends(row, options)]
     marks = clear or seen
-    for better in (_fit, _without_quotes):
-        marks = [mark for mark in marks if better(rows[mark])] or marks
+    marks = [mark for mark in marks if _fit(rows[mark])] or marks
+    marks = [mark for mark in marks if not any('"' in field for row in rows[mark] for field in row or ())] or marks
     if len(marks) > 1:
         kinds = " and ".join(_MARK_NAMES[mark] for mark in marks)
-        raise file_error(
-            path,
-            f"the first line {_shown(lines[0])}, with {kinds} between words",
-            "one character between columns",
-            "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv.",
-        )
+        given = f"the first line {_shown(lines[0])}, with {kinds} between words"
+        hint = "Put fields that hold another one in quotes; a file with tabs alone has the suffix .tsv."
+        raise file_error(path, given, "one character between columns", hint)
     return marks[0] if marks else " "
-
-
-def _without_quotes(rows: Sequence[Sequence[str] | None]) -> bool:
-    return not any('"' in field for row in rows for field in row or ())
 
 
 def _asked(options: ConvertOptions) -> list[str]:
@@ -197,7 +182,7 @@ def _names_ends(fields: Sequence[str], options: ConvertOptions) -> bool:
 
 def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptions) -> bool:
     """Return whether the first of some lines names the columns."""
-    first, second = rows[0], rows[1] if len(rows) > 1 else None
+    first, second = rows[0], rows[1] if len(rows) > 1 else []
     if options.header is not None:
         return options.header
     if any(not is_column_number(word) for word in _asked(options)) or _names_ends(first, options):
@@ -208,7 +193,7 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
     numbers = [bool(_NUMBER.fullmatch(field)) for field in first]
     if not any(numbers) and not options.string_ids:
         return True
-    words_over_numbers = second is not None and any(
+    words_over_numbers = any(
         bool(word) and not number and bool(_NUMBER.fullmatch(below))
         for word, number, below in zip(first, numbers, second, strict=False)
     )
@@ -216,12 +201,9 @@ def _has_header(path: Path, rows: Sequence[Sequence[str]], options: ConvertOptio
     is_edge = all(numbers[column] for column in ends) or (options.string_ids and any(numbers) and all(first))
     if is_edge and not words_over_numbers and not counted:
         return False
-    raise InputError(
-        argument="header",
-        given=f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, first))}",
-        expected="one reading",
-        hint="Type --header where it names the columns, or --no-header.",
-    )
+    given = f"a first line of {path} that may name the columns or be an edge: {', '.join(map(repr, first))}"
+    hint = "Type --header where it names the columns, or --no-header."
+    raise InputError(argument="header", given=given, expected="one reading", hint=hint)
 
 
 def _counts(rows: Sequence[Sequence[str] | None], options: ConvertOptions) -> bool:
@@ -275,7 +257,7 @@ class TextEdges(EdgeList):
         if not _holds_data(line):
             hint = "Put the first column in quotes where it is an edge, or remove the line."
             return file_error(self.name, given, "a comment or an edge", hint)
-        held = max((i + 1 for i, field in enumerate(fields) if field), default=0)
+        held = _field_counts(fields)[0]
         if max(form.columns) < len(fields) and not (len(fields) >= form.fields[0] and held <= form.fields[1]):
             expected = f"{form.fields[1]} columns" + (", as in the first line" if form.names else "")
             hint = "A field that holds what separates columns stands in quotes. Lists of neighbours are not read."
@@ -293,15 +275,11 @@ def _shown(line: bytes) -> str:
 
 def _bad_quotes(name: str, number: int, line: bytes) -> DataError:
     if b"\r" in line.rstrip(b"\r"):
-        return file_error(
-            name, f"a carriage return within line {number}: {_shown(line)}", "lines that end in a line feed"
-        )
-    return file_error(
-        name,
-        f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one",
-        "quoted fields that end in their line",
-        "Quote the whole field, and double the quotes in it. Line breaks within quotes are not read.",
-    )
+        given = f"a carriage return within line {number}: {_shown(line)}"
+        return file_error(name, given, "lines that end in a line feed")
+    given = f"{_shown(line)} in line {number}, with a quote that is not closed, or words behind a closing one"
+    hint = "Quote the whole field, and double the quotes in it. Line breaks within quotes are not read."
+    return file_error(name, given, "quoted fields that end in their line", hint)
 
 
 def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
@@ -312,22 +290,14 @@ def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
 
 def _blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
-    for lines in blocks(path, size, lambda text: text.rfind(b"\n") + 1, partial(_too_long, path)):
-        text = lines
+    too_long, expected = "a line of more than {} bytes", "lines of text, one edge each"
+    for text in compressed.blocks(path, size, lambda text: text.rfind(b"\n") + 1, too_long, expected):
         if skipped:
-            text, skipped = _emptied(lines, skipped)
-        yield text
-
-
-def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
-    """Return bytes with their first lines empty, and how many such lines are still to come."""
-    pieces = data.split(b"\n", lines)
-    ended = len(pieces) - 1
-    return b"\n" * ended + (pieces[-1] if ended == lines else b""), lines - ended
-
-
-def _too_long(path: Path, length: int) -> DataError:
-    return file_error(path, f"a line of more than {length} bytes", "lines of text, one edge each")
+            pieces = text.split(b"\n", skipped)
+            skipped -= len(pieces) - 1
+            yield b"\n" * (len(pieces) - 1) + (b"" if skipped else pieces[-1])
+        else:
+            yield text
 
 
 class NamedTextEdges(TextEdges):
@@ -342,7 +312,7 @@ class NamedTextEdges(TextEdges):
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""
         pieces = _blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped)
-        for text in utf8_blocks(self._path, pieces):
+        for text in compressed.utf8_blocks(self._path, pieces):
             yield partial(given_chunk, self._parse(text))
 
     def _parse(self, text: bytes) -> EdgeChunk:
@@ -360,3 +330,84 @@ def _name(text: bytes, begin: int, end: int) -> str:
     if text[begin - 1 : begin] == b'"':
         name = name.replace(b'""', b'"')
     return vertex_name(name)
+
+
+_MAX_COMMENTS = 1 << 20
+_EXPECTED = "a square Matrix Market file: %%MatrixMarket matrix coordinate pattern|integer|real general|symmetric"
+
+
+class MatrixMarketEdges(EdgeList):
+    """The entries of a Matrix Market file in coordinate form: (i, j) is an edge from j to i (row = target), ids from 1.
+
+    Symmetric ones hold one triangle, whose reverses follow entry by entry.
+
+    The position of an edge in the input is its place among these: entries and, where symmetric, their reverses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        with compressed.open_bytes(path) as file:
+            lines = bytes(file.read(_MAX_COMMENTS)).decode("utf-8", "replace").split("\n")
+        words = lines[0].lower().split()
+        if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
+            raise file_error(path, repr(lines[0][:80]), _EXPECTED)
+        if words[3] not in ("pattern", "integer", "real") or words[4] not in ("general", "symmetric"):
+            raise file_error(path, f"a matrix that is {words[3]} and {words[4]}", _EXPECTED)
+        number = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("%")), 0)
+        sizes = lines[number].split()
+        if len(sizes) != 3 or not all(size.isdigit() for size in sizes) or sizes[0] != sizes[1]:
+            raise file_error(path, f"{lines[number][:80]!r} in line {number + 1}", _EXPECTED)
+        self._size, self._entries = int(sizes[0]), int(sizes[2])
+        self._is_symmetric = words[4] == "symmetric"
+        width, weight = (2, -1) if words[3] == "pattern" else (3, 2)
+        self._text = TextEdges(path, TextForm(" ", EdgeColumns(1, 0, weight), (width, width), number + 1))
+        self.num_nodes, self.weight_dtype = self._size, self._text.weight_dtype
+        self._read: list[int] = []  # entries of each chunk
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield a function per block of lines."""
+        self._read.clear()
+        for task in self._text.tasks(max(1, count // 2) if self._is_symmetric else count):
+            yield partial(self._both_ways, task)
+
+    def _both_ways(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
+        chunk = task()
+        place = chunk.place
+        self._end_at_outside(chunk)
+        self._read.append(chunk.count)
+        chunk.sources, chunk.targets = chunk.sources - 1, chunk.targets - 1
+        if not self._is_symmetric:
+            return chunk
+        is_there = np.stack([np.ones(chunk.count, np.bool_), chunk.sources != chunk.targets], axis=1)
+        entry = np.repeat(np.arange(chunk.count), 2)[is_there.ravel()]
+        ends = np.stack([chunk.sources, chunk.targets], axis=1)
+        chunk.sources, chunk.targets = ends[is_there], ends[:, ::-1][is_there]
+        chunk.weights = None if chunk.weights is None else chunk.weights[entry]
+        chunk.count = len(entry)
+        chunk.place = None if place is None else lambda i, line: place(int(entry[i]), line)
+        return chunk
+
+    def _end_at_outside(self, chunk: EdgeChunk) -> None:
+        """End a chunk before its first entry outside of the matrix."""
+        n = self._size
+        outside = (chunk.sources < 1) | (chunk.sources > n) | (chunk.targets < 1) | (chunk.targets > n)
+        if not outside.any() or chunk.place is None:
+            return
+        at = int(np.argmax(outside))
+        row, column, place = int(chunk.targets[at]), int(chunk.sources[at]), chunk.place
+        expected = f"rows and columns from 1 to {n}: Matrix Market counts from 1"
+        given = f"row {row} and column {column} in"
+        chunk.problem = lambda line: file_error(self.name, f"{given} {place(at, line)}", expected)
+        chunk.sources, chunk.targets, chunk.count = chunk.sources[:at], chunk.targets[:at], at
+        chunk.weights = None if chunk.weights is None else chunk.weights[:at]
+
+    def check(self) -> None:
+        """Refuse a file that ended early or went on, once it has been read.
+
+        Raises
+        ------
+        DataError
+            If there were not as many entries as the header says.
+        """
+        if sum(self._read) != self._entries:
+            raise file_error(self.name, f"{sum(self._read)} entries", f"{self._entries}, as the header says")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -73,7 +72,14 @@ class Dataset:
         InputError
             If features, labels or one of the three index sets are missing.
         """
-        self._check_labels()
+        n = require_int("graph.num_nodes", getattr(self.graph, "num_nodes", None), minimum=0)
+        require_int("num_classes", self.num_classes, minimum=0)
+        require_type("y", self.y, np.ndarray, "an array of labels")
+        if self.y.ndim not in (1, 2) or len(self.y) != n:
+            expected = f"a label, or a row of labels, for each of {n} vertices"
+            raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
+        for part in SPLIT_IDS:
+            validate_seeds(getattr(self, part), n, part)
         if self.x is None:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
@@ -88,17 +94,6 @@ class Dataset:
                 raise self._refusal(f"vertex {ids[at]} without a label in {part}", "labels from 0 on")
         return self.x
 
-    def _check_labels(self) -> None:
-        """Labels of each vertex, and ids of vertices in each part: what a data set of one's own may lack."""
-        n = require_int("graph.num_nodes", getattr(self.graph, "num_nodes", None), minimum=0)
-        require_int("num_classes", self.num_classes, minimum=0)
-        require_type("y", self.y, np.ndarray, "an array of labels")
-        if self.y.ndim not in (1, 2) or len(self.y) != n:
-            expected = f"a label, or a row of labels, for each of {n} vertices"
-            raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
-        for part in SPLIT_IDS:
-            validate_seeds(getattr(self, part), n, part)
-
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the data set as a graph store, as `save_dataset` does.
 
@@ -110,14 +105,12 @@ class Dataset:
         save_dataset(self, path, overwrite=overwrite)
 
     def _refusal(self, given: str, expected: str) -> InputError:
-        return InputError(
-            argument="dataset",
-            given=f"{given} in {self.name!r}",
-            expected=expected,
-            hint="The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
-            " convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by"
-            " --nodes people.csv",
+        hint = (
+            "The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample "
+            "convert ... --features x.npy --labels y.npy --splits splits.npz, or all from a table of vertices by "
+            "--nodes people.csv"
         )
+        return InputError(argument="dataset", given=f"{given} in {self.name!r}", expected=expected, hint=hint)
 
     def __repr__(self) -> str:
         dim = 0 if self.x is None else self.x.shape[1]
@@ -170,7 +163,8 @@ def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
     writer.set(**{key: value for key, value in dataset.meta.items() if key not in OWN_KEYS})
     writer.write_graph(dataset.graph)
-    _write_features(writer, dataset.x)
+    if dataset.x is not None:
+        write_features(writer, dataset.x)
     if dataset.num_classes:
         writer.write("y", dataset.y)
     for name in SPLIT_IDS:
@@ -178,9 +172,8 @@ def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
     writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
 
 
-def _write_features(writer: StoreWriter, x: Any) -> None:
-    if x is None:
-        return
+def write_features(writer: StoreWriter, x: Any) -> None:
+    """Write features of vertices: one array, or those of a CSR array."""
     if not sparse.issparse(x):
         writer.write("x", x)
         writer.set(node_features=["x"])
@@ -229,13 +222,6 @@ def standardise(x: Features) -> Features:
     return ((dense - dense.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
 
 
-SCALINGS: dict[str, Callable[[Features], Features]] = {
-    "none": lambda x: x,
-    "rows": scale_rows,
-    "standard": standardise,
-}
-
-
 def scale_features(dataset: Dataset, scaling: str) -> Dataset:
     """Return the data set with its features scaled: ``"none"``, ``"rows"`` or ``"standard"``.
 
@@ -245,5 +231,8 @@ def scale_features(dataset: Dataset, scaling: str) -> Dataset:
         If ``scaling`` is none of these, or the data set has no features.
     """
     require_type("dataset", dataset, Dataset, "a data set")
-    require_choice("scaling", scaling, sorted(SCALINGS))
-    return replace(dataset, x=SCALINGS[scaling](dataset.require_training_data()))
+    require_choice("scaling", scaling, ("none", "rows", "standard"))
+    x = dataset.require_training_data()
+    if scaling == "none":
+        return dataset
+    return replace(dataset, x=scale_rows(x) if scaling == "rows" else standardise(x))

@@ -89,9 +89,6 @@ def symmetric_graph(a: NDArray[Any], b: NDArray[Any], num_nodes: int) -> Graph:
     return Graph(indptr.astype(np.int64), sources.astype(np.int32 if num_nodes <= INT32_NODES else np.int64))
 
 
-_SPLIT_SEED = 0
-
-
 def digits(num_neighbours: int = 10) -> Dataset:
     """Return the 1,797 digits of scikit-learn, each joined with its nearest neighbours.
 
@@ -120,7 +117,7 @@ def digits(num_neighbours: int = 10) -> Dataset:
         y=y,
         num_classes=10,
         meta={"source": "sklearn.datasets.load_digits", "num_neighbours": num_neighbours},
-        **random_split(PhiloxStream(_SPLIT_SEED).permutation(len(pixels))),
+        **random_split(PhiloxStream(0).permutation(len(pixels))),
     )
 
 
@@ -274,22 +271,28 @@ def planted(
     >>> round(dataset.meta["bayes_rate"], 12)  # an odd degree and two classes: no ties
     0.9
     """
-    rows = PlantedRows(num_nodes, degree, num_classes, noise, random_seed=random_seed)
-    indices, colours = rows.neighbours(0, num_nodes), rows.colours(0, num_nodes)
-    y, rates = rows.labels(0, num_nodes, colours[indices])
-    split = random_split(rows.stream.at(rows.split_place).permutation(num_nodes))
+    require_int("degree", degree, minimum=1)
+    require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
+    require_int("num_classes", num_classes, minimum=2)
+    require_number("noise", noise, lambda x: 0.0 <= x <= 1.0, "a probability in [0, 1]")
+    stream = PhiloxStream(random_seed)
+    indices, colours = _neighbours(stream, num_nodes, degree), stream.below(num_classes, num_nodes)
+    near = colours[indices]
+    counts = np.stack([(near == c).sum(axis=1) for c in range(num_classes)], axis=1)
+    tied = counts == counts.max(axis=1, keepdims=True)
+    majority = _pick_one(tied, stream)
+    is_other = stream.uniform(num_nodes) < noise
+    other = (majority + 1 + stream.below(num_classes - 1, num_nodes)) % num_classes
+    rates = _bayes_rates(tied.sum(axis=1), num_classes, noise)
+    split = random_split(stream.permutation(num_nodes))
+    rate = float(rates[split["test_idx"]].mean()) if len(split["test_idx"]) else float("nan")
     return Dataset(
         name="planted",
         graph=Graph(np.arange(num_nodes + 1, dtype=np.int64) * degree, indices.astype(np.int32).ravel()),
         x=np.eye(num_classes, dtype=np.float32)[colours],
-        y=y,
+        y=np.where(is_other, other, majority),
         num_classes=num_classes,
-        meta={
-            "bayes_rate": float(rates[split["test_idx"]].mean()),
-            "degree": degree,
-            "noise": noise,
-            "random_seed": random_seed,
-        },
+        meta={"bayes_rate": rate, "degree": degree, "noise": noise, "random_seed": random_seed},
         **split,
     )
 
@@ -322,49 +325,17 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     return replace(dataset, name=f"{dataset.name}-rewired", graph=shuffled, meta=meta)
 
 
-class PlantedRows:
-    """The problem of `planted`, a range of vertices at a time, for graphs that do not fit in memory; its parameters."""
-
-    def __init__(
-        self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
-    ) -> None:
-        require_int("degree", degree, minimum=1)
-        require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
-        require_int("num_classes", num_classes, minimum=2)
-        require_number("noise", noise, lambda x: 0.0 <= x <= 1.0, "a probability in [0, 1]")
-        self.num_nodes, self.degree, self.num_classes, self.noise = num_nodes, degree, num_classes, noise
-        self.stream = PhiloxStream(random_seed)
-        self.split_place = (degree + 4) * num_nodes  # words before the permutation of the split
-
-    def _from(self, array: int, first: int) -> PhiloxStream:
-        """The stream from the word of vertex `first` in the array number `array` that `planted` draws."""
-        return self.stream.at(array * self.num_nodes + first)
-
-    def neighbours(self, first: int, last: int) -> NDArray[np.int64]:
-        """Return the in-neighbours of the vertices first to last - 1, ascending in each row: Floyd's algorithm."""
-        chosen = np.empty((last - first, self.degree), dtype=np.int64)
-        for step in range(self.degree):
-            largest = self.num_nodes - 1 - self.degree + step
-            drawn = self._from(step, first).below(largest + 1, last - first)
-            repeated = (chosen[:, :step] == drawn[:, None]).any(axis=1)
-            chosen[:, step] = np.where(repeated, largest, drawn)
-        chosen += chosen >= np.arange(first, last)[:, None]  # from numbers among the other vertices to vertices
-        chosen.sort(axis=1)
-        return chosen
-
-    def colours(self, first: int, last: int) -> NDArray[np.int64]:
-        """Return the colours of the vertices first to last - 1."""
-        return self._from(self.degree, first).below(self.num_classes, last - first)
-
-    def labels(self, first: int, last: int, colours: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return labels and Bayes rates of these vertices, of whose neighbours the colours are given."""
-        counts = np.stack([(colours == c).sum(axis=1) for c in range(self.num_classes)], axis=1)
-        tied = counts == counts.max(axis=1, keepdims=True)
-        majority = _pick_one(tied, self._from(self.degree + 1, first))
-        chance = self._from(self.degree + 2, first).uniform(last - first)
-        shift = 1 + self._from(self.degree + 3, first).below(self.num_classes - 1, last - first)
-        labels = np.where(chance < self.noise, (majority + shift) % self.num_classes, majority)
-        return labels, _bayes_rates(tied.sum(axis=1), self.num_classes, self.noise)
+def _neighbours(stream: PhiloxStream, num_nodes: int, degree: int) -> NDArray[np.int64]:
+    """Return distinct in-neighbours of each vertex, ascending: Floyd's algorithm."""
+    chosen = np.empty((num_nodes, degree), dtype=np.int64)
+    for step in range(degree):
+        largest = num_nodes - 1 - degree + step
+        drawn = stream.below(largest + 1, num_nodes)
+        repeated = (chosen[:, :step] == drawn[:, None]).any(axis=1)
+        chosen[:, step] = np.where(repeated, largest, drawn)
+    chosen += chosen >= np.arange(num_nodes)[:, None]  # from numbers among the other vertices to vertices
+    chosen.sort(axis=1)
+    return chosen
 
 
 def _pick_one(marked: NDArray[np.bool_], stream: PhiloxStream) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.errors import InputError
 from spsample.store.folder import file_error
 
 _MAX_WHOLE = 2**53
@@ -51,7 +52,7 @@ def class_labels(argument: str, y: NDArray[Any], num_nodes: int | None, hint: st
             place = np.unravel_index(int(np.argmax(bad)), flat.shape)
             given = f"{flat[place]} at position {', '.join(str(int(i)) for i in place)}"
             raise file_error(argument, given, "whole numbers; from 0 on, or -1 or NaN where unlabelled", hint)
-    return flat.astype(np.int64)
+    return flat.astype(np.int64, copy=False)
 
 
 def num_classes(y: NDArray[Any]) -> int:
@@ -193,9 +194,12 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     held = {part: np.asarray(arrays[name]) for part, name in names.items()}
     if names["train"].endswith("_idx"):
         ids = {f"{part}_idx": _ids(argument, names[part], array, num_nodes) for part, array in held.items()}
-        check_disjoint(argument, ids)
+        vertex = repeated(np.concatenate([*ids.values()]))
+        if vertex is not None:
+            sets = [name for name, array in ids.items() if vertex in array]
+            where = f"more than once in {sets[0]}" if len(sets) == 1 else f"in {' and '.join(sets)}"
+            raise file_error(argument, f"vertex {vertex} {where}", _DISJOINT)
         return ids
-    _check_lengths(argument, names, held)
     masks = {part: _mask(argument, names[part], array, num_nodes) for part, array in held.items()}
     for part, mask in masks.items():
         first: Any = arrays[f"{part}_idx"] if f"{part}_idx" in arrays else np.flatnonzero(mask[0])
@@ -210,19 +214,30 @@ def named_splits(argument: str, arrays: Mapping[str, Any], num_nodes: int) -> di
     return whole
 
 
-def check_disjoint(argument: str, ids: Mapping[str, NDArray[np.int64]]) -> None:
-    """Refuse a vertex that is in two of the sets of a split, or twice in one.
+def numbered_split(argument: str, arrays: Mapping[str, Any], num_nodes: int, split: int) -> tuple[int, Split]:
+    """Return the number of splits in some arrays, and one of them; it is empty where there is none.
 
     Raises
     ------
     DataError
-        It names `argument`, the vertex and the sets.
+        As `named_splits`.
+    InputError
+        If there is no split of that number.
+
+    Examples
+    --------
+    >>> arrays = {"train_idx": np.array([0]), "val_idx": np.array([2]), "test_idx": np.array([1])}
+    >>> numbered_split("arrays", arrays, 3, split=0)[1]["val_idx"]
+    array([2])
     """
-    vertex = repeated(np.concatenate([*ids.values()]))
-    if vertex is not None:
-        names = [name for name, array in ids.items() if vertex in array]
-        where = f"more than once in {names[0]}" if len(names) == 1 else f"in {' and '.join(names)}"
-        raise file_error(argument, f"vertex {vertex} {where}", _DISJOINT)
+    splits = named_splits(argument, arrays, num_nodes)
+    masks = [splits[name] for name in SPLIT_MASKS if name in splits]
+    count = len(masks[0]) if masks else 1
+    if not 0 <= split < count:
+        raise InputError(argument="split", given=str(split), expected=f"an integer in [0, {count}) for {argument}")
+    if masks:
+        return count, split_of(*(np.flatnonzero(mask[split]) for mask in masks))
+    return count, split_of(*(splits.get(name, np.empty(0, np.int64)) for name in SPLIT_IDS))
 
 
 def _check_masks(argument: str, masks: Mapping[str, NDArray[np.bool_]]) -> None:
@@ -235,13 +250,6 @@ def _check_masks(argument: str, masks: Mapping[str, NDArray[np.bool_]]) -> None:
             vertex = int(np.argmax(shared))
             names = " and ".join(name for name, mask in masks.items() if mask[split, vertex])
             raise file_error(argument, f"vertex {vertex} in {names} of split {split}", _DISJOINT)
-
-
-def _check_lengths(argument: str, names: Mapping[str, str], masks: Mapping[str, NDArray[Any]]) -> None:
-    if names["train"].endswith("_mask") and len({mask.shape[:1] for mask in masks.values()}) > 1:
-        shapes = ", ".join(str(mask.shape) for mask in masks.values())
-        given = f"{shapes} for the shapes of {names['train']}, {names['val']} and {names['test']}"
-        raise file_error(argument, given, "as many rows in each, one per vertex")
 
 
 def _mask(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
@@ -263,4 +271,4 @@ def _ids(argument: str, name: str, array: NDArray[Any], num_nodes: int) -> NDArr
     if bad.any():
         at = int(np.argmax(bad))
         raise file_error(argument, f"{name} with {array[at]} at position {at}", expected)
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)

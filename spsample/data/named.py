@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +16,13 @@ from spsample.common.checks import require_choice, require_int
 from spsample.data.dataset import Dataset, graph_alone, save_dataset
 from spsample.data.generators import digits, planted, rmat
 from spsample.data.labels import class_labels, num_classes, split_of
-from spsample.data.npz import load_npz
-from spsample.data.stored import is_store, load_store
+from spsample.data.stored import is_store, load_npz, load_store
 from spsample.errors import DataError, DTypeError, InputError, SpSampleError, require_module
 from spsample.store import Graph
 
 ROOT_VARIABLE = "SPSAMPLE_DATA_ROOT"
+_ASKS = "ogb asks before it downloads more than 1 GB, which needs a terminal."
 _PROTEIN_FILES = ("protein.mtx", "protein.mtx.gz", "protein.mtx.bz2")
-_PROTEIN_SOURCE = "the page of HipMCL, https://bitbucket.org/azadcse/hipmcl,"
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,15 @@ class Named:
     title
         Name of the `Dataset` (and of its training preset).
     fetch
-        Called with `title` and the folder for downloads; returns the data set in memory.
+        Called with `title`, the folder for downloads and `arguments`; returns the data set in memory.
     about
         What and how large it is.
     """
 
     title: str
-    fetch: Callable[[str, Path], Dataset]
+    fetch: Callable[..., Dataset]
     about: str
+    arguments: tuple[str, ...] = ()
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
@@ -70,81 +72,61 @@ def named_dataset(name: str, *, root: str | os.PathLike[str] | None = None) -> D
     MissingDependencyError
         If the package that fetches it is not installed.
     """
-    path = data_root(root) / "stores" / name
+    named, folder = NAMED[name], data_root(root)
+    path, downloads = folder / "stores" / name, folder / "downloads" / name
     if not is_store(path):
-        _make_store(name, path)
-    return replace(load_store(path), name=NAMED[name].title)
-
-
-def _make_store(name: str, path: Path) -> None:
-    named = NAMED[name]
-    downloads = path.parent.parent / "downloads" / name
-    try:
-        dataset = named.fetch(named.title, downloads)
-    except SpSampleError:
-        raise
-    except (Exception, EOFError) as error:  # what downloads raise has no common type; ogb asks before large ones
-        raise DataError(
-            argument="dataset",
-            given=f"{name!r}, which could not be fetched into {downloads} ({type(error).__name__}: {error})",
-            expected="a network, or the files in that folder already",
-            hint=f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. ogb asks "
-            "before it downloads more than 1 GB, which needs a terminal.",
-        ) from error
-    try:
-        save_dataset(dataset, path)
-    except DataError:
-        if not is_store(path):  # another process has made it meanwhile
+        try:
+            dataset = named.fetch(named.title, downloads, *named.arguments)
+        except SpSampleError:
             raise
+        except (Exception, EOFError) as error:  # what downloads raise has no common type; ogb asks before large ones
+            given = f"{name!r}, which could not be fetched into {downloads} ({type(error).__name__}: {error})"
+            expected = "a network, or the files in that folder already"
+            hint = f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. {_ASKS}"
+            raise DataError(argument="dataset", given=given, expected=expected, hint=hint) from error
+        try:
+            save_dataset(dataset, path)
+        except DataError:
+            if not is_store(path):  # another process has made it meanwhile
+                raise
+    return replace(load_store(path), name=named.title)
 
 
-# ---------------------------------------------------------------------------------------------- through PyG
+# ------------------------------------------------------------------------------------------- through packages
 
 
-def _pyg(kind: str, *arguments: str) -> Callable[[str, Path], Dataset]:
-    """Return what fetches a data set of the class `kind` in ``torch_geometric.datasets``."""
-
-    def fetch(title: str, folder: Path) -> Dataset:
-        module = require_module("torch_geometric.datasets", needed_for=f"the data set {title!r}", extra="pyg")
-        data = getattr(module, kind)(str(folder), *arguments)[0]
-        masks = (data.train_mask, data.val_mask, data.test_mask)
-        y = data.y.numpy().astype(np.int64)
-        return Dataset(
-            name=title,
-            graph=Graph.from_edge_index(data.edge_index.numpy(), num_nodes=int(data.num_nodes)),
-            x=data.x.numpy(),
-            y=y,
-            num_classes=int(y.max()) + 1,
-            meta={"source": f"torch_geometric.datasets.{kind}"},
-            **split_of(*(np.flatnonzero(mask.numpy()) for mask in masks)),
-        )
-
-    return fetch
+def _published(title: str, source: str, edges: tuple[Any, int], x: Any, labels: Any, split: list[Any]) -> Dataset:
+    """The data set of an edge index and a number of vertices, and what else a package has of it."""
+    y = class_labels(f"labels of {title}", np.asarray(labels), edges[1])
+    return Dataset(
+        name=title,
+        graph=Graph.from_edge_index(edges[0], num_nodes=edges[1]),
+        x=x,
+        y=y,
+        num_classes=num_classes(y),
+        meta={"source": source},
+        **split_of(*split),
+    )
 
 
-# ---------------------------------------------------------------------------------------------- through ogb
+def _pyg(title: str, folder: Path, kind: str, *arguments: str) -> Dataset:
+    """Fetch a data set of the class `kind` in ``torch_geometric.datasets``."""
+    module = require_module("torch_geometric.datasets", needed_for=f"the data set {title!r}", extra="pyg")
+    data = getattr(module, kind)(str(folder), *arguments)[0]
+    split = [np.flatnonzero(mask.numpy()) for mask in (data.train_mask, data.val_mask, data.test_mask)]
+    edges = data.edge_index.numpy(), int(data.num_nodes)
+    return _published(title, f"torch_geometric.datasets.{kind}", edges, data.x.numpy(), data.y.numpy(), split)
 
 
-def _ogb(name: str) -> Callable[[str, Path], Dataset]:
-    """Return what fetches a node classification data set of the Open Graph Benchmark."""
-
-    def fetch(title: str, folder: Path) -> Dataset:
-        module = require_module("ogb.nodeproppred", needed_for=f"the data set {title!r}")
-        source = module.NodePropPredDataset(name=name, root=str(folder))
-        graph, labels = source[0]
-        split = source.get_idx_split()
-        y = class_labels(f"labels of {name}", np.asarray(labels), int(graph["num_nodes"]))
-        return Dataset(
-            name=title,
-            graph=Graph.from_edge_index(graph["edge_index"], num_nodes=int(graph["num_nodes"])),
-            x=graph["node_feat"],
-            y=y,
-            num_classes=num_classes(y),
-            meta={"source": f"ogb {name}"},
-            **split_of(*(np.asarray(split[part], np.int64) for part in ("train", "valid", "test"))),
-        )
-
-    return fetch
+def _ogb(title: str, folder: Path) -> Dataset:
+    """Fetch a node classification data set of the Open Graph Benchmark."""
+    module = require_module("ogb.nodeproppred", needed_for=f"the data set {title!r}")
+    source = module.NodePropPredDataset(name=title, root=str(folder))
+    graph, labels = source[0]
+    held = source.get_idx_split()
+    split = [np.asarray(held[part], np.int64) for part in ("train", "valid", "test")]
+    edges = graph["edge_index"], int(graph["num_nodes"])
+    return _published(title, f"ogb {title}", edges, graph["node_feat"], labels, split)
 
 
 # ------------------------------------------------------------------------------------------ Matrix Market
@@ -154,12 +136,11 @@ def _protein(title: str, folder: Path) -> Dataset:
     """Read the protein similarity graph, which is to be put into the folder by hand."""
     files = [folder / name for name in _PROTEIN_FILES if (folder / name).is_file()]
     if not files:
-        raise DataError(
-            argument="dataset",
-            given=f"'protein', and none of {', '.join(_PROTEIN_FILES)} in {folder}",
-            expected="a similarity graph of HipMCL in Matrix Market form",
-            hint=f"Get it from {_PROTEIN_SOURCE} and put it there; for one larger than memory use spsample convert.",
-        )
+        given = f"'protein', and none of {', '.join(_PROTEIN_FILES)} in {folder}"
+        expected = "a similarity graph of HipMCL in Matrix Market form"
+        page = "https://bitbucket.org/azadcse/hipmcl"
+        hint = f"Get it from the page of HipMCL, {page}, and put it there; spsample convert takes one of any size."
+        raise DataError(argument="dataset", given=given, expected=expected, hint=hint)
     from scipy.io import mmread
 
     graph = Graph.from_scipy(mmread(str(files[0])))
@@ -167,16 +148,16 @@ def _protein(title: str, folder: Path) -> Dataset:
 
 
 NAMED: dict[str, Named] = {
-    "cora": Named("planetoid_cora", _pyg("Planetoid", "Cora"), "2,708 vertices, 10,556 edges"),
-    "citeseer": Named("planetoid_citeseer", _pyg("Planetoid", "CiteSeer"), "3,327 vertices, 9,104 edges"),
-    "pubmed": Named("planetoid_pubmed", _pyg("Planetoid", "PubMed"), "19,717 vertices, 88,648 edges"),
-    "reddit": Named("reddit", _pyg("Reddit"), "232,965 vertices, 114,615,892 edges"),
-    "flickr": Named("flickr", _pyg("Flickr"), "89,250 vertices, 899,756 edges"),
-    "ogbn-arxiv": Named("ogbn-arxiv", _ogb("ogbn-arxiv"), "169,343 vertices, 1,166,243 edges, directed"),
-    "ogbn-products": Named("ogbn-products", _ogb("ogbn-products"), "2,449,029 vertices, 123,718,280 edges"),
+    "cora": Named("planetoid_cora", _pyg, "2,708 vertices, 10,556 edges", ("Planetoid", "Cora")),
+    "citeseer": Named("planetoid_citeseer", _pyg, "3,327 vertices, 9,104 edges", ("Planetoid", "CiteSeer")),
+    "pubmed": Named("planetoid_pubmed", _pyg, "19,717 vertices, 88,648 edges", ("Planetoid", "PubMed")),
+    "reddit": Named("reddit", _pyg, "232,965 vertices, 114,615,892 edges", ("Reddit",)),
+    "flickr": Named("flickr", _pyg, "89,250 vertices, 899,756 edges", ("Flickr",)),
+    "ogbn-arxiv": Named("ogbn-arxiv", _ogb, "169,343 vertices, 1,166,243 edges, directed"),
+    "ogbn-products": Named("ogbn-products", _ogb, "2,449,029 vertices, 123,718,280 edges"),
     "ogbn-papers100M": Named(
         "ogbn-papers100M",
-        _ogb("ogbn-papers100M"),
+        _ogb,
         "111,059,956 vertices, 1,615,685,872 edges, directed; some 200 GB of memory to make its store",
     ),
     "protein": Named("protein", _protein, "HipMCL's similarity graphs, weighted; no features"),
@@ -192,11 +173,6 @@ class _Generator:
     form: str
     types: dict[str, type]
     required: int
-
-    def word(self, parameter: str) -> str:
-        """The name of a parameter in the form."""
-        words: list[str] = re.findall("[A-Z_]+", self.form)
-        return words[[*self.types].index(parameter)]
 
 
 _PLANTED = {"num_nodes": int, "degree": int, "num_classes": int, "noise": float}
@@ -260,47 +236,37 @@ def load_dataset(
         return load_npz(spec, split)
     if spec not in NAMED and is_store(spec):
         return load_store(spec, split)
-    _require_existing(spec)
+    name = spec.partition(":")[0]
+    has_separator = any(separator in spec for separator in (os.sep, os.altsep) if separator)
+    has_suffix = ":" not in spec and Path(spec).suffix != ""
+    is_path = spec.startswith(".") or has_separator or has_suffix  # rather than a name
+    if is_path and name not in _GENERATORS and not os.path.exists(spec):
+        raise DataError(argument="dataset", given=f"{spec!r}, but there is no such file or folder", expected=_FORMS)
     if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
         return digits()
     if spec in NAMED:
         return named_dataset(spec, root=root)
-    name, _, arguments = spec.partition(":")
-    if spec and name not in _GENERATORS and Path(spec).is_dir():
+    if name in _GENERATORS:
+        return _generated(spec, random_seed)
+    if spec and Path(spec).is_dir():
         return load_store(spec)  # its error names what is missing there
-    if name not in _GENERATORS:
-        hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
-        raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)
+    hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
+    raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)
+
+
+def _generated(spec: str, random_seed: int) -> Dataset:
+    name, values = spec.partition(":")[0], generator_arguments(spec)
     generator = _GENERATORS[name]
-    values = _parse(spec, arguments, generator)
     try:
         return generator.make(*values, random_seed=random_seed)
     except InputError as error:
         if error.argument not in generator.types:
             raise
-        argument = f"{name}:{generator.word(error.argument)}"  # as the caller wrote it
+        words = dict(zip(generator.types, re.findall("[A-Z_]+", generator.form), strict=True))
+        argument = f"{name}:{words[error.argument]}"  # as the caller wrote it
         raise InputError(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None
-
-
-def _require_existing(spec: str) -> None:
-    """Refuse what has the form of a path, rather than that of a name, and leads nowhere."""
-    has_separator = any(separator in spec for separator in (os.sep, os.altsep) if separator)
-    has_suffix = ":" not in spec and Path(spec).suffix != ""
-    is_path = spec.startswith(".") or has_separator or has_suffix
-    if is_path and spec.partition(":")[0] not in _GENERATORS and not os.path.exists(spec):
-        raise DataError(argument="dataset", given=f"{spec!r}, but there is no such file or folder", expected=_FORMS)
-
-
-def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:
-    words = arguments.split(",") if arguments else []
-    if not generator.required <= len(words) <= len(generator.types):
-        raise InputError(argument="dataset", given=repr(spec), expected=generator.form)
-    try:
-        return [convert(word) for convert, word in zip(generator.types.values(), words, strict=False)]
-    except ValueError as error:
-        raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
 
 
 def generator_arguments(spec: str) -> list[float]:
@@ -317,14 +283,21 @@ def generator_arguments(spec: str) -> list[float]:
     [8, 4]
     """
     name, _, arguments = spec.partition(":")
-    return _parse(spec, arguments, _GENERATORS[name])
+    generator, words = _GENERATORS[name], arguments.split(",") if arguments else []
+    if not generator.required <= len(words) <= len(generator.types):
+        raise InputError(argument="dataset", given=repr(spec), expected=generator.form)
+    try:
+        return [convert(word) for convert, word in zip(generator.types.values(), words, strict=False)]
+    except ValueError as error:
+        raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
 
 
-MAX_SMALL_ENTRIES, MAX_SMALL_SCALE, MIN_SMALL_SCALE = 1 << 22, 18, 10
+_SMALL_ENTRIES = 1 << 22
+_SMALL_SCALES = (10, 18)
 
 
 def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
-    """A smaller graph of the kind, which is sampled instead.
+    """A smaller graph of the kind, which is sampled instead: some four million edges, at most 2^18 vertices.
 
     Parameters
     ----------
@@ -340,24 +313,11 @@ def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
         If there is no such kind.
     """
     require_choice("kind", kind, ("rmat", "planted"))
-    scale = smaller_scale(num_nodes, average_degree)
+    scale = math.floor(math.log2(_SMALL_ENTRIES / max(average_degree, 1)))
+    scale = max(min(np.clip(scale, *_SMALL_SCALES).item(), num_nodes.bit_length() - 1), 1)
     if kind == "planted":
         return load_dataset(f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}").graph
     wanted = average_degree / 2  # each pair is an edge either way
     graph = load_dataset(f"rmat:{scale},{max(round(wanted), 1)}").graph
     lost = graph.num_edges / (2 * max(round(wanted), 1) * graph.num_nodes)  # to repeated pairs
     return load_dataset(f"rmat:{scale},{max(round(wanted / lost), 1)}").graph
-
-
-def smaller_scale(num_nodes: int, average_degree: float) -> int:
-    """The power of two that its number of vertices is: some four million edges, at most 2^18 vertices.
-
-    Examples
-    --------
-    >>> smaller_scale(10**8, 29), smaller_scale(5000, 15)
-    (17, 12)
-    """
-    scale = MIN_SMALL_SCALE
-    while scale < MAX_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MAX_SMALL_ENTRIES:
-        scale += 1
-    return max(min(scale, num_nodes.bit_length() - 1), 1)

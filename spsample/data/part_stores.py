@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from spsample.store.construction import row_entries
 from spsample.store.folder import PartialFolder, require_free_path, require_room
 
 
-@dataclass(frozen=True, eq=False)
 class Reach:
     """Vertices that lead to some vertices by a number of edges, and those of them whose rows can be sampled.
 
@@ -37,16 +36,12 @@ class Reach:
 
     Examples
     --------
-    >>> reach = Reach.of(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
+    >>> reach = Reach(Graph([0, 1, 2, 3, 3], [1, 2, 3]), np.array([0]), hops=2)
     >>> reach.vertices, reach.is_inner
     (array([0, 1, 2]), array([ True,  True, False]))
     """
 
-    vertices: NDArray[np.int64]
-    is_inner: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, graph: Graph, start: NDArray[np.int64], hops: int) -> Reach:
+    def __init__(self, graph: Graph, start: NDArray[np.int64], hops: int) -> None:
         """Go `hops` edges back from `start`; O(entries of the inner rows, and vertices of the graph)."""
         is_reached = np.zeros(graph.num_nodes, np.bool_)
         is_reached[start] = True
@@ -60,8 +55,8 @@ class Reach:
             is_reached[last] = True
             if len(last) == 0:
                 break
-        vertices = np.flatnonzero(is_reached)
-        return cls(vertices, is_inner[vertices])
+        self.vertices: NDArray[np.int64] = np.flatnonzero(is_reached)
+        self.is_inner = is_inner[self.vertices]
 
     @property
     def inner(self) -> NDArray[np.int64]:
@@ -134,30 +129,28 @@ def partition_quality(
     degrees = np.asarray(np.diff(graph.indptr), np.int64)
     load = np.bincount(parts, weights=degrees + 1, minlength=num_parts)
     crossing = int(np.count_nonzero(np.repeat(parts, degrees) != parts[np.asarray(graph.indices)]))
-    plain = PartitionQuality(
+    quality = PartitionQuality(
         largest=float(load.max() * num_parts / load.sum()),
-        cut=crossing / graph.num_edges if graph.num_edges else 0.0,
+        cut=crossing / max(graph.num_edges, 1),
         empty=int(np.count_nonzero(load == 0)),
     )
+    if seeds is None and hops is not None:
+        raise InputError(argument="seeds", given="nothing", expected="train vertices, which hops are counted from")
     if seeds is None:
-        if hops is not None:
-            raise InputError(argument="seeds", given="nothing", expected="train vertices, which hops are counted from")
-        return plain
+        return quality
     train = as_train_vertices(seeds, graph.num_nodes)
     counts = np.bincount(parts[train], minlength=num_parts)
-    balanced = plain._replace(train_balance=float(counts.max() * num_parts / len(train)))
+    quality = quality._replace(train_balance=float(counts.max() * num_parts / len(train)))
     if hops is None:
-        return balanced
+        return quality
     hops = require_hops(hops)
     needing, entries = np.zeros(graph.num_nodes, np.int64), 0
     for part in range(num_parts):
-        reach = Reach.of(graph, train[parts[train] == part], hops)
+        reach = Reach(graph, train[parts[train] == part], hops)
         needing[reach.vertices] += 1
         entries += int(degrees[reach.inner].sum())
-    return balanced._replace(
-        replication=float(needing.sum() / np.count_nonzero(needing)),
-        edges_kept=entries / (num_parts * graph.num_edges) if graph.num_edges else 0.0,
-    )
+    replication = float(needing.sum() / np.count_nonzero(needing))
+    return quality._replace(replication=replication, edges_kept=entries / max(num_parts * graph.num_edges, 1))
 
 
 _HOPS = "part_hops"
@@ -225,7 +218,7 @@ def write_part_stores(
     [18, 18]
     >>> folder.cleanup()
     """
-    cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
+    cut = _Cut(dataset, parts, num_parts, hops, evaluation)
     folder = require_free_path("stores", stores)
     require_room("stores", folder, sum(_store_bytes(dataset, cut.reach(part)) for part in range(cut.num_parts)))
     partial = PartialFolder(folder)
@@ -258,7 +251,7 @@ def part_dataset(
     >>> sorted(set((ids[part.train_idx] % 2).tolist()))
     [1]
     """
-    cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
+    cut = _Cut(dataset, parts, num_parts, hops, evaluation)
     part = require_int("part", part, minimum=0, maximum=cut.num_parts - 1)
     reach = cut.reach(part)
     return cut.dataset_of(part, reach), reach.vertices
@@ -288,30 +281,23 @@ def require_reach(dataset: Dataset, sampler: Any) -> None:
         raise InputError(argument="sampler", given=f"{layers} layers", expected=expected, hint=hint)
 
 
-@dataclass(frozen=True, eq=False)
 class _Cut:
     """A data set, the part of each vertex, and how far a part reaches."""
 
-    dataset: Dataset
-    parts: NDArray[Any]
-    num_parts: int
-    hops: int
-    evaluation: bool
-
-    @classmethod
-    def of(cls, dataset: Any, parts: Any, num_parts: Any, hops: Any, evaluation: Any) -> _Cut:
+    def __init__(self, dataset: Any, parts: Any, num_parts: Any, hops: Any, evaluation: Any) -> None:
         require_type("dataset", dataset, Dataset, "a data set")
         require_type("evaluation", evaluation, (bool, np.bool_), "True or False")
-        num_parts, hops = require_num_parts(num_parts), require_hops(hops)
-        parts = require_parts(parts, dataset.graph.num_nodes, num_parts, "parts")
+        self.dataset: Dataset = dataset
+        self.evaluation = evaluation
+        self.num_parts, self.hops = require_num_parts(num_parts), require_hops(hops)
+        self.parts = require_parts(parts, dataset.graph.num_nodes, self.num_parts, "parts")
         train = as_train_vertices(dataset.train_idx, dataset.graph.num_nodes)
-        check_parts_of_train(num_parts, train)
-        bare = np.flatnonzero(np.bincount(parts[train], minlength=num_parts) == 0)
+        check_parts_of_train(self.num_parts, train)
+        bare = np.flatnonzero(np.bincount(self.parts[train], minlength=self.num_parts) == 0)
         if len(bare):
             expected = "at least one train vertex in each part"
             hint = 'The methods "pagraph", "metis-seeds", "ranges" and "random" share train vertices out.'
             raise InputError(argument="parts", given=f"none in part {bare[0]}", expected=expected, hint=hint)
-        return cls(dataset, parts, num_parts, hops, bool(evaluation))
 
     def split(self, part: int) -> list[NDArray[np.int64]]:
         """Ids of the part's train, validation and test vertices, ascending; of the last two only for evaluation."""
@@ -322,7 +308,7 @@ class _Cut:
 
     def reach(self, part: int) -> Reach:
         """All that sampling from those needs."""
-        return Reach.of(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
+        return Reach(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
 
     def dataset_of(self, part: int, reach: Reach) -> Dataset:
         """The data set of a part, its vertices numbered as in `reach`."""
@@ -343,8 +329,7 @@ class _Cut:
 def _reached(graph: Graph, reach: Reach) -> Graph:
     """The graph of the inner rows, vertices numbered as in `reach`, edge ids kept."""
     entries = row_entries(graph.indptr, reach.inner)
-    sizes = np.zeros(len(reach.vertices), np.int64)
-    sizes[reach.is_inner] = graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]
+    sizes = np.where(reach.is_inner, graph.indptr[reach.vertices + 1] - graph.indptr[reach.vertices], 0)
     number = np.zeros(graph.num_nodes, graph.index_dtype)
     number[reach.vertices] = np.arange(len(reach.vertices))
     made = Graph(

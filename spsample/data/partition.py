@@ -6,8 +6,6 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from scipy import sparse
 
 from spsample.common.checks import require_choice, require_int
 from spsample.common.memory import available_memory
-from spsample.common.threads import compiled_core
+from spsample.common.threads import require_core
 from spsample.common.units import format_bytes
 from spsample.distributed.placement import balanced
 from spsample.errors import CapacityError, InputError, require_module
@@ -29,7 +27,6 @@ _MAX_PARTS = 2**20
 """Methods take memory for each part, whether it gets a vertex or not."""
 
 
-@dataclass(frozen=True, eq=False)
 class PartitionRequest:
     """A graph, how many parts it is wanted in, and what training needs of them.
 
@@ -43,48 +40,33 @@ class PartitionRequest:
     hops : int or None
         How far sampling goes from a train vertex: layers of the model.
     random_seed : int
+
+    Raises
+    ------
+    InputError, DTypeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> PartitionRequest(Graph([0, 1, 2], [1, 0]), 1, [1, 0, 1]).seeds
+    array([0, 1])
     """
 
-    graph: Graph
-    num_parts: int
-    seeds: NDArray[np.int64] | None = None
-    hops: int | None = None
-    random_seed: int = 0
-
-    @classmethod
-    def of(cls, graph: Any, num_parts: Any, seeds: Any, hops: Any, random_seed: Any) -> PartitionRequest:
-        """Check what a user gives.
-
-        Raises
-        ------
-        InputError, DTypeError
-            Naming the argument.
-
-        Examples
-        --------
-        >>> PartitionRequest.of(Graph([0, 1, 2], [1, 0]), 1, [1, 0, 1], None, 0).seeds
-        array([0, 1])
-        """
+    def __init__(self, graph: Any, num_parts: Any, seeds: Any = None, hops: Any = None, random_seed: Any = 0) -> None:
         require_local(graph)
-        parts = require_num_parts(num_parts)
-        train = None if seeds is None else as_train_vertices(seeds, graph.num_nodes)
-        if train is not None:
-            check_parts_of_train(parts, train)
-        far = None if hops is None else require_hops(hops)
-        return cls(graph, parts, train, far, require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1))
+        self.graph: Graph = graph
+        self.num_parts = require_num_parts(num_parts)
+        self.seeds = None if seeds is None else as_train_vertices(seeds, graph.num_nodes)
+        if self.seeds is not None:
+            check_parts_of_train(self.num_parts, self.seeds)
+        self.hops = None if hops is None else require_hops(hops)
+        self.random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1)
 
-    def train_vertices(self, method: str) -> NDArray[np.int64]:
-        """Return the train vertices, which this method cannot do without."""
-        if self.seeds is None:
-            raise InputError(argument="seeds", given="nothing", expected=f"train vertices for method={method!r}")
-        return self.seeds
-
-    def layers(self, method: str) -> int:
-        """Return the hops, which this method cannot do without."""
-        if self.hops is None:
-            expected = f"the number of layers that will be sampled, for method={method!r}"
-            raise InputError(argument="hops", given="nothing", expected=expected)
-        return self.hops
+    def require(self, method: str, name: str, expected: str) -> Any:
+        """Return seeds or hops, which this method cannot do without."""
+        if getattr(self, name) is None:
+            raise InputError(argument=name, given="nothing", expected=f"{expected} for method={method!r}")
+        return getattr(self, name)
 
 
 def require_num_parts(num_parts: Any) -> int:
@@ -171,9 +153,7 @@ def random_parts(request: PartitionRequest) -> NDArray[np.int32]:
     n = request.graph.num_nodes
     order = keys.shuffle(n, request.random_seed)
     if request.seeds is not None:
-        is_train = np.zeros(n, np.bool_)
-        is_train[request.seeds] = True
-        order = order[np.argsort(~is_train[order], kind="stable")]
+        order = order[np.argsort(~np.isin(order, request.seeds), kind="stable")]
     parts = np.empty(n, np.int32)
     parts[order] = np.arange(n) % request.num_parts
     return parts
@@ -196,6 +176,11 @@ def ldg(request: PartitionRequest) -> NDArray[np.int32]:
     int32 array (n,)
         The part of each vertex.
 
+    Raises
+    ------
+    BackendError
+        Without the compiled core.
+
     References
     ----------
     Stanton and Kliot, "Streaming graph partitioning for large distributed graphs", KDD 2012, section 4.
@@ -208,27 +193,7 @@ def ldg(request: PartitionRequest) -> NDArray[np.int32]:
     """
     indptr, indices = undirected(request.graph)
     num_parts = min(request.num_parts, max(request.graph.num_nodes, 1))  # further ones stay empty
-    parts: NDArray[np.int32] = getattr(compiled_core(), "ldg_parts", ldg_parts)(indptr, indices, num_parts)
-    return parts
-
-
-def ldg_parts(indptr: NDArray[np.int64], indices: NDArray[np.int64], num_parts: int) -> NDArray[np.int32]:
-    """Assign vertices as the compiled core does, by NumPy.
-
-    Examples
-    --------
-    >>> ldg_parts(np.array([0, 1, 2, 3, 4]), np.array([2, 3, 0, 1]), 2)
-    array([0, 1, 0, 1], dtype=int32)
-    """
-    n = len(indptr) - 1
-    parts = np.full(n, -1, np.int32)
-    room = [-(-n // num_parts)] * num_parts
-    for v in range(n):
-        near = parts[indices[indptr[v] : indptr[v + 1]]]
-        counts = np.bincount(near[near >= 0], minlength=num_parts).tolist()
-        best = max(range(num_parts), key=lambda i: (counts[i] * room[i], room[i], -i))
-        parts[v] = best
-        room[best] -= 1
+    parts: NDArray[np.int32] = require_core('method="ldg"').ldg_parts(indptr, indices, num_parts)
     return parts
 
 
@@ -259,6 +224,8 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
 
     Raises
     ------
+    BackendError
+        Without the compiled core.
     InputError
         If there are no seeds, fewer than parts, or no hops.
     CapacityError
@@ -276,72 +243,17 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     >>> np.bincount(parts[[0, 2, 3, 5]])
     array([2, 2])
     """
-    train, hops = request.train_vertices("pagraph"), request.layers("pagraph")
-    order = train[keys.shuffle(len(train), request.random_seed)]
-    indptr, indices = request.graph.indptr, request.graph.indices
-    _require_memory(request)
-    assign = getattr(compiled_core(), "pagraph_parts", pagraph_parts)
-    parts: NDArray[np.int32] = assign(indptr, indices, order, request.num_parts, hops)
-    return parts
-
-
-def _require_memory(request: PartitionRequest) -> None:
-    """Refuse what does not fit: A's rows once more, and a bit for each vertex and part."""
-    graph, free = request.graph, available_memory()
-    needed = request.num_parts * graph.num_nodes // 8 + graph.num_edges * graph.index_dtype.itemsize
+    train, graph, num_parts = request.require("pagraph", "seeds", "train vertices"), request.graph, request.num_parts
+    hops = request.require("pagraph", "hops", "the number of layers that will be sampled,")
+    free = available_memory()
+    needed = num_parts * graph.num_nodes // 8 + graph.num_edges * graph.index_dtype.itemsize  # A's rows once more
     if needed > free:
-        given = f"{request.num_parts} parts of {graph.num_nodes} vertices, which take {format_bytes(needed)}"
+        given = f"{num_parts} parts of {graph.num_nodes} vertices, which take {format_bytes(needed)}"
         raise CapacityError(argument="num_parts", given=given, expected=f"at most the {format_bytes(free)} available")
-
-
-def pagraph_parts(
-    indptr: NDArray[np.int64], indices: NDArray[np.integer], train: NDArray[np.int64], num_parts: int, hops: int
-) -> NDArray[np.int32]:
-    """Assign vertices as the compiled core does, in plain Python: slow, and as the formula reads.
-
-    Examples
-    --------
-    >>> pagraph_parts(np.array([0, 1, 2, 3, 4]), np.array([1, 0, 3, 2]), np.array([0, 2, 3, 1]), 2, 1).tolist()
-    [0, 0, 1, 1]
-    """
-    parts = np.full(len(indptr) - 1, -1, np.int32)
-    trains: list[set[int]] = [set() for _ in range(num_parts)]
-    needed: list[set[int]] = [set() for _ in range(num_parts)]
-    for v in train.tolist():
-        near = _in_neighbourhood(indptr, indices, v, hops)
-        larger = len(train) % num_parts - sum(len(members) > len(train) // num_parts for members in trains)
-
-        def score(i: int, near: set[int] = near) -> Fraction:
-            lacks = Fraction(len(train), num_parts) - len(trains[i])
-            return (len(trains[i] & near) + 1) * lacks / (len(needed[i]) + 1)
-
-        share = len(train) // num_parts + (larger > 0)
-        open_parts = [i for i in range(num_parts) if len(trains[i]) < share]
-        best = max(open_parts, key=lambda i: (score(i), -len(trains[i]), -i))
-        parts[v] = best
-        trains[best].add(v)
-        needed[best] |= near
-    _put_others(indptr, parts, needed)
+    order = train[keys.shuffle(len(train), request.random_seed)]
+    assign = require_core('method="pagraph"').pagraph_parts
+    parts: NDArray[np.int32] = assign(graph.indptr, graph.indices, order, num_parts, hops)
     return parts
-
-
-def _in_neighbourhood(indptr: NDArray[np.int64], indices: NDArray[np.integer], vertex: int, hops: int) -> set[int]:
-    """The vertices that lead to `vertex` by at most `hops` edges, itself among them."""
-    near = last = {vertex}
-    for _ in range(hops):
-        last = {int(u) for v in last for u in indices[indptr[v] : indptr[v + 1]]} - near
-        near = near | last
-    return near
-
-
-def _put_others(indptr: NDArray[np.int64], parts: NDArray[np.int32], needed: list[set[int]]) -> None:
-    """Put each vertex without a part to one that needs it, the one with the fewest rows and entries."""
-    size = np.diff(indptr) + 1
-    load = [int(size[parts == i].sum()) for i in range(len(needed))]
-    for v in np.flatnonzero(parts < 0).tolist():
-        best = min(range(len(needed)), key=lambda i: (v not in needed[i], load[i], i))
-        parts[v] = best
-        load[best] += int(size[v])
 
 
 VERTICES_PER_PART = 32
@@ -389,16 +301,13 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
     >>> bool(parts[0] == parts[1] != parts[2])  # doctest: +SKIP
     True
     """
-    return metis(PartitionRequest.of(graph, num_parts, None, None, random_seed))
+    return metis(PartitionRequest(graph, num_parts, random_seed=random_seed))
 
 
 def metis(request: PartitionRequest) -> NDArray[np.int32]:
     """Cut few edges; each part has about as many rows and entries: see `metis_partition`."""
-    pymetis, graph = _pymetis(), request.graph
-    if request.num_parts == 1 or graph.num_nodes < VERTICES_PER_PART * request.num_parts:
-        return train_ranges(graph.num_nodes, np.arange(graph.num_nodes), request.num_parts)
-    weights = np.asarray(np.diff(graph.indptr), np.int64) + 1
-    return _cut(request, weights, pymetis.Options(seed=request.random_seed))
+    graph = request.graph
+    return _cut(request, np.arange(graph.num_nodes), np.asarray(np.diff(graph.indptr), np.int64) + 1)
 
 
 def metis_seeds(request: PartitionRequest) -> NDArray[np.int32]:
@@ -431,21 +340,20 @@ def metis_seeds(request: PartitionRequest) -> NDArray[np.int32]:
     >>> metis_seeds(PartitionRequest(graph, 2, np.array([0, 3])))  # doctest: +SKIP
     array([0, 0, 0, 1], dtype=int32)
     """
-    pymetis, train = _pymetis(), request.train_vertices("metis-seeds")
-    if request.num_parts == 1 or len(train) < VERTICES_PER_PART * request.num_parts:
-        return train_ranges(request.graph.num_nodes, train, request.num_parts)
+    train = request.require("metis-seeds", "seeds", "train vertices")
     weights = np.zeros(request.graph.num_nodes, np.int64)
     weights[train] = 1
     allowed = max(5, -(-2000 * request.num_parts // len(train)))  # over the mean, in thousandths of it
-    return _cut(request, weights, pymetis.Options(seed=request.random_seed, ufactor=allowed))
+    return _cut(request, train, weights, ufactor=allowed)
 
 
-def _pymetis() -> Any:
-    return require_module("pymetis", needed_for="partitions by METIS", extra="metis")
-
-
-def _cut(request: PartitionRequest, weights: NDArray[np.int64], options: Any) -> NDArray[np.int32]:
-    pymetis = _pymetis()
+def _cut(
+    request: PartitionRequest, shared: NDArray[np.int64], weights: NDArray[np.int64], **options: int
+) -> NDArray[np.int32]:
+    """Cut by METIS with these weights of vertices; in ranges that share out `shared` where these are few."""
+    pymetis = require_module("pymetis", needed_for="partitions by METIS", extra="metis")
+    if request.num_parts == 1 or len(shared) < VERTICES_PER_PART * request.num_parts:
+        return train_ranges(request.graph.num_nodes, shared, request.num_parts)
     adjacency = pymetis.CSRAdjacency(*undirected(request.graph))
     with _stdout_to_stderr():
         made = pymetis.part_graph(
@@ -453,7 +361,7 @@ def _cut(request: PartitionRequest, weights: NDArray[np.int64], options: Any) ->
             adjacency,
             vweights=weights,
             recursive=False,  # recursive bisection, pymetis's choice for up to 8 parts, has cut 70 times as many edges
-            options=options,
+            options=pymetis.Options(seed=request.random_seed, **options),
         )
     return np.asarray(made.vertex_part, np.int32)
 
@@ -542,6 +450,8 @@ def partition_vertices(
     ------
     MissingDependencyError
         For METIS without pymetis (``pip install spsample[metis]``).
+    BackendError
+        For "pagraph" and "ldg" without the compiled core.
     InputError, DTypeError
         If an argument cannot be used.
 
@@ -554,5 +464,5 @@ def partition_vertices(
     >>> np.bincount(parts[[0, 2, 3, 5]])
     array([2, 2])
     """
-    request = PartitionRequest.of(graph, num_parts, seeds, hops, random_seed)
+    request = PartitionRequest(graph, num_parts, seeds, hops, random_seed)
     return METHODS[require_choice("method", method, tuple(METHODS))](request)

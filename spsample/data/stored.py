@@ -1,21 +1,26 @@
-"""Data sets from graph stores: a folder of memory maps instead of one file that is read whole."""
+"""Data sets from files: graph stores, whose arrays are mapped, and ``.npz`` files, which are read whole."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from spsample.common.checks import require_int
-from spsample.data.dataset import Dataset
-from spsample.data.labels import PARTS, SPLIT_IDS, Split, check_disjoint, split_of
+from spsample.data.dataset import Dataset, Features
+from spsample.data.labels import SPLIT_IDS, SPLIT_MASKS, class_labels, num_classes, numbered_split
 from spsample.errors import DataError, InputError
-from spsample.store import GraphStore
+from spsample.store import Graph, GraphStore
 from spsample.store.folder import file_error
 from spsample.store.layout import META_FILE, OWN_KEYS
-from spsample.store.validation import check_ids
+from spsample.store.npy import read_npz
 
 OWN_FACTS = ("num_nodes", "num_edges", "weighting", "metric", "num_classes", "x_shape", "node_features")
 """Facts of a store that its data set has as attributes."""
@@ -62,15 +67,21 @@ def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
 
 def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
     """Return the data set of a store that is open; see `load_store`."""
-    meta, n = store.meta, int(store.meta["num_nodes"])
-    number, parts = _split(store, split, n)
-    y, metric = _labels(store, n), str(meta.get("metric") or "accuracy")
+    meta, n, place = store.meta, int(store.meta["num_nodes"]), str(store.path)
+    y = class_labels(f"{place}/y.npy", store.array("y"), n) if "y" in store else np.full(n, -1, np.int64)
+    stated = meta.get("num_classes", num_classes(y)) if y.ndim == 1 else num_classes(y)
+    if type(stated) is not int or stated < num_classes(y):
+        given = f"label {num_classes(y) - 1} where num_classes is {stated!r}"
+        raise file_error(store.path / "y.npy", given, "labels below num_classes")
+    splits = {name: store.array(name) for name in (*SPLIT_MASKS, *SPLIT_IDS) if name in store}
+    number, parts = numbered_split(place, splits, n, split)
+    metric = str(meta.get("metric") or "accuracy")
     return Dataset(
         name=store.name,
         graph=store.graph(),
         x=store.features("x") if "x" in store.feature_names else None,
         y=y,
-        num_classes=_num_classes(store, y),
+        num_classes=stated,
         metric="roc_auc" if metric.upper() in ("ROC AUC", "ROC_AUC") else metric,
         split=split,
         num_splits=number,
@@ -79,61 +90,122 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
     )
 
 
-def _labels(store: GraphStore, n: int) -> NDArray[Any]:
-    if "y" not in store:
-        return np.full(n, -1, dtype=np.int64)
-    y = store.array("y")
-    if y.ndim == 2 and y.shape[1] > 1:
-        return y
-    flat = y.reshape(n)
-    if flat.dtype.kind not in "iub":
-        given = f"y of dtype {y.dtype} and shape {y.shape}"
-        raise _refusal(store, "y", given, "integers, one per vertex, or a column for each label")
-    labels = flat.astype(np.int64, copy=False)
-    if labels.min(initial=0) < -1:
-        at = int(np.argmax(labels < -1))
-        raise _refusal(store, "y", f"{labels[at]} at position {at}", "labels from 0 on, -1 where unlabelled")
-    return labels
+_KINDS = {"i": "integers", "u": "unsigned integers", "f": "floats", "b": "booleans"}
+_FORM = "indptr, indices and, for training, x (or x_indptr, ...), y, train_idx, val_idx, test_idx"
+_Arrays = Mapping[str, NDArray[Any]]
 
 
-def _num_classes(store: GraphStore, y: NDArray[Any]) -> int:
-    """The number that the store states, or else one more than the largest label; one per column of `y`."""
-    if y.ndim == 2:
-        return int(y.shape[1])
-    least = int(y.max(initial=-1)) + 1
-    stated = store.meta.get("num_classes", least)
-    if type(stated) is not int or stated < least:
-        raise _refusal(store, "y", f"label {least - 1} where num_classes is {stated!r}", "labels below num_classes")
-    return stated
+def load_npz(path: str | Path, split: int = 0) -> Dataset:
+    """Load a data set from an ``.npz`` file, as ``numpy.savez`` writes it.
+
+    The arrays of a file with n vertices, all but the first optional:
+
+    - ``indptr``, ``indices``: the graph in CSR form, integers; row = target vertex, columns = its in-neighbours;
+    - ``data``: edge weights, finite and at least 0;
+    - ``x``: dense features, n rows; or ``x_indptr``, ``x_indices``, ``x_data``, ``x_shape``: features in CSR form;
+    - ``y``: n whole numbers, the labels from 0 on, -1 or NaN where unlabelled, also of shape (n, 1); or a column for
+      each of several labels;
+    - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
+      ``test_masks``: one or more splits, bool of shape (splits, n); or ``train_mask``, ``val_mask``, ``test_mask`` of
+      shape (n,) or (n, splits). ``valid`` may stand for ``val``. The three sets of a split are disjoint;
+    - ``meta``: a JSON object as a string, kept in `Dataset.meta`; ``{"metric": "ROC AUC"}`` makes that the metric in
+      place of accuracy.
+
+    Other arrays are ignored, pickled objects refused. The file's name without ``.npz`` is the data set's.
+
+    Parameters
+    ----------
+    path
+        The file.
+    split
+        Which of its published splits, from 0.
+
+    Returns
+    -------
+    Dataset
+        Without features (``x`` is None) where the file holds a graph alone.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, unreadable or not of the form expected.
+    InputError
+        If it has no split of that number.
+    """
+    split, path = require_int("split", split), Path(path)
+    expected = f"an .npz file with the arrays {_FORM}"
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(argument="dataset", given=f"{str(path)!r}, which {what}", expected=expected)
+    arrays = read_npz(path, expected)
+    array = partial(_array, path, arrays)
+    try:
+        data = array("data", "fiub", 1) if "data" in arrays else None
+        graph = Graph(array("indptr", "iu", 1), array("indices", "iu", 1), data)
+    except InputError as error:
+        raise file_error(path, f"{error.argument} with {error.given}", error.expected, error.hint) from error
+    n = graph.num_nodes
+    y = class_labels(str(path), arrays["y"], n) if "y" in arrays else np.full(n, -1, np.int64)
+    number, parts = numbered_split(str(path), arrays, n, split)
+    meta = _meta(path, arrays)
+    return Dataset(
+        name=path.stem,
+        graph=graph,
+        x=_features(path, arrays, n),
+        y=y,
+        num_classes=num_classes(y),
+        metric="roc_auc" if str(meta.get("metric", "")).upper() == "ROC AUC" else "accuracy",
+        split=split,
+        num_splits=number,
+        meta=meta,
+        **parts,
+    )
 
 
-def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
-    """Return the number of splits, and the ids of one."""
-    masked = "train_masks" in store
-    count = len(store.array("train_masks")) if masked else 1
-    if not 0 <= split < count:
-        raise InputError(argument="split", given=str(split), expected=f"an integer in [0, {count}) for {store.path}")
-    ids = {}
-    for part in PARTS:
-        name = f"{part}_masks" if masked else f"{part}_idx"
-        if name not in store:
-            if masked or any(other in store for other in SPLIT_IDS):
-                raise _refusal(store, name, "no such array", "all of train, val and test, or none")
-            ids[part] = np.empty(0, np.int64)
-        elif masked:
-            masks = store.array(name)
-            if len(masks) != count:
-                raise _refusal(store, name, f"{len(masks)} splits", f"{count}, as train_masks has")
-            ids[part] = np.flatnonzero(masks[split])
-        else:
-            ids[part] = store.array(name).astype(np.int64, copy=False)
-            try:
-                check_ids(name, ids[part], n)
-            except InputError as error:
-                raise _refusal(store, name, error.given, error.expected) from None
-    check_disjoint(str(store.path), {f"{part}_{'masks' if masked else 'idx'}": held for part, held in ids.items()})
-    return count, split_of(*(ids[part] for part in PARTS))
+def _array(path: Path, arrays: _Arrays, key: str, kinds: str, ndim: int) -> NDArray[Any]:
+    """Return an array after a check of its presence, its kind of dtype, its dimensions, and of floats in features."""
+    if key not in arrays:
+        raise file_error(path, f"no array {key!r}", f"the arrays {_FORM}")
+    array = arrays[key]
+    if array.dtype.kind not in kinds or array.ndim != ndim:
+        names = " or ".join(_KINDS[kind] for kind in kinds)
+        given = f"{key} of dtype {array.dtype} and shape {array.shape}"
+        raise file_error(path, given, f"{key} with {ndim} dimension(s) of {names}")
+    finite = np.isfinite(array) if key in ("x", "x_data") else np.ones(1, np.bool_)
+    if not finite.all():
+        place = np.unravel_index(int(np.argmin(finite)), array.shape)
+        position = ", ".join(str(int(i)) for i in place)
+        raise file_error(path, f"{key} with {array[place]} at position ({position})", "finite features")
+    return array
 
 
-def _refusal(store: GraphStore, name: str, given: str, expected: str) -> DataError:
-    return file_error(store.path / f"{name}.npy", given, expected)
+def _features(path: Path, arrays: _Arrays, n: int) -> Features | None:
+    array = partial(_array, path, arrays)
+    if "x" in arrays:
+        x = array("x", "fiub", 2)
+        if len(x) != n:
+            raise file_error(path, f"x of shape {x.shape}", f"length {n} along dimension 0")
+        return x.astype(np.float32, copy=False)
+    if "x_data" not in arrays:
+        return None
+    csr = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
+    shape = array("x_shape", "iu", 1).tolist()
+    if len(shape) != 2 or shape[0] != n:
+        raise file_error(path, f"x_shape {shape}", f"x_shape ({n}, number of features)")
+    try:
+        matrix = sparse.csr_array(csr, shape=shape)
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        given = f"a broken CSR matrix x ({error})"
+        raise file_error(path, given, "valid x_indptr, x_indices, x_data") from error
+    return matrix
+
+
+def _meta(path: Path, arrays: _Arrays) -> dict[str, Any]:
+    try:
+        meta = json.loads(str(arrays["meta"])) if "meta" in arrays else {}
+    except json.JSONDecodeError as error:
+        raise file_error(path, f"meta that is not JSON ({error})", "a JSON object") from error
+    if not isinstance(meta, dict):
+        raise file_error(path, f"meta holding a {type(meta).__name__}", "a JSON object")
+    return meta

@@ -292,7 +292,7 @@ def make_nodes(name: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         from pyarrow import csv, parquet
 
-        make_raw(folder.parent)
+        make_npy(folder.parent)
         write = csv.write_csv if name.endswith(".csv") else parquet.write_table
         write(node_table(), folder / name)
 
@@ -300,7 +300,7 @@ def make_nodes(name: str) -> Callable[[Path], None]:
 
 
 def read_nodes(name: str) -> Callable[[Path], Any]:
-    return lambda folder: converted("../edges.int32", nodes=name, num_nodes=NODES)(folder)
+    return lambda folder: converted("../edges.npy", nodes=name, num_nodes=NODES)(folder)
 
 
 def make_ogb(folder: Path) -> None:
@@ -330,14 +330,6 @@ def make_npy(folder: Path) -> None:
 def make_pair(folder: Path) -> None:
     np.save(folder / "src.npy", edge_list()[0].astype(np.int32))
     np.save(folder / "dst.npy", edge_list()[1].astype(np.int32))
-
-
-def make_raw(folder: Path) -> None:
-    put(folder / "edges.int32", edge_list().T.astype("<i4").tobytes())
-
-
-def make_raw_gz(folder: Path) -> None:
-    put(folder / "edges.int64.gz", gzip.compress(edge_list().T.astype("<i8").tobytes()))
 
 
 def make_mtx(folder: Path) -> None:
@@ -378,7 +370,7 @@ def make_pyg(folder: Path) -> None:
 
 
 def make_attributes(folder: Path) -> None:
-    make_raw(folder)
+    make_npy(folder)
     np.save(folder / "x.npy", np.ones((NODES, 2), np.float32))
     np.save(folder / "y.npy", np.arange(NODES) % 3)
     parts = np.array_split(np.arange(NODES), 3)
@@ -408,8 +400,6 @@ FORMS = {
     "convert names": Form(make_strings, converted("named.tsv", string_ids=True, header=False)),
     "convert .npy": Form(make_npy, converted("edges.npy", weights="weights.npy")),
     "convert two .npy": Form(make_pair, converted("src.npy,dst.npy")),
-    "convert .int32": Form(make_raw, converted("edges.int32")),
-    "convert .int64.gz": Form(make_raw_gz, converted("edges.int64.gz"), sealed=True),
     "convert .mtx": Form(make_mtx, converted("edges.mtx")),
     "convert .parquet": Form(make_parquet, converted("edges.parquet", weights="w")),
     "convert SciPy .npz": Form(make_scipy, converted("edges.npz"), sealed=True),
@@ -420,7 +410,7 @@ FORMS = {
     "convert OGB": Form(make_ogb, converted("."), sealed=True),
     "convert .pt": Form(make_pyg, converted("data.pt")),
     "convert attributes": Form(
-        make_attributes, converted("edges.int32", features="x.npy", labels="y.npy", splits="splits.npz")
+        make_attributes, converted("edges.npy", features="x.npy", labels="y.npy", splits="splits.npz")
     ),
 }
 

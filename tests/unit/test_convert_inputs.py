@@ -129,8 +129,6 @@ READ = [
     Input("parts.parquet", parts(u=["a", "b", "c"], v=["b", "c", "a"]), RING, {"string_ids": True}),
     Input("a.npy", array(PAIRS), RING),
     Input("a.npy", array(PAIRS.T.astype(np.uint16)), RING),
-    Input("a.int64", PAIRS.astype("<i8").tobytes(), RING),
-    Input("a.int32", np.array([[559903, 1]], "<i4").tobytes(), [(559903, 1)]),  # begins as a file of gzip does
     Input("a.mtx", market("3 3 3\n2 1\n3 2\n1 3\n"), RING),
     Input("a.mtx", market("3 3 3\n2 1 1.5\n3 2 2\n1 3 3\n", "real general"), RING, {}, [1.5, 2, 3]),
     Input("a.pt", saved(ring_data), RING),

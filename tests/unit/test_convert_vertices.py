@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from spsample.cli.main import app
 from spsample.convert import ConvertOptions, convert, tables
-from spsample.convert.resources import SortPlan
+from spsample.convert.sort import SortPlan
 from spsample.data import Dataset, load_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError, MissingDependencyError, SpSampleError
 from spsample.store import Graph, GraphStore, StoreWriter
@@ -386,7 +386,7 @@ def test_a_table_for_other_sources(tmp_path):
     data = load_dataset(str(tmp_path / "store"))
     assert (data.x.tolist(), data.y.tolist()) == ([[1], [2], [3]], [1, 0, 1])
     with pytest.raises(InputError, match="nodes: got a table for generated vertices"):
-        convert("planted:60", tmp_path / "other", options, plan=PLAN)
+        convert("rmat:6,4", tmp_path / "other", options, plan=PLAN)
     made(tmp_path, BOB, "id,a\nann,1\nbob,2\ncid,3\n", **NAMED)
     with pytest.raises(InputError, match="nodes: got a table for vertices that have names already"):
         convert(tmp_path / "store", tmp_path / "other", options, plan=PLAN)

@@ -13,7 +13,6 @@ from scipy import sparse, stats
 from spsample.data import load_dataset, planted, rewire, scale_features
 from spsample.data.generators import (
     PhiloxStream,
-    PlantedRows,
     _bayes_rates,
     _pick_one,
     nearest_neighbours,
@@ -140,7 +139,7 @@ def test_rmat_refuses(scale, edge_factor):
 
 
 def test_planted_neighbours_are_distinct_others():
-    chosen = PlantedRows(40, 15).neighbours(0, 40)
+    chosen = planted(40, 15).graph.indices.reshape(40, 15)
     assert (np.diff(chosen, axis=1) > 0).all()
     assert not (chosen == np.arange(40)[:, None]).any()
     assert chosen.min() >= 0
@@ -148,7 +147,7 @@ def test_planted_neighbours_are_distinct_others():
 
 
 def test_planted_neighbour_sets_are_uniform():
-    sets = Counter(tuple(PlantedRows(5, 2, random_seed=seed).neighbours(0, 5)[2].tolist()) for seed in range(6000))
+    sets = Counter(tuple(planted(5, 2, random_seed=seed).graph.indices[4:6].tolist()) for seed in range(6000))
     assert set(sets) == set(itertools.combinations([0, 1, 3, 4], 2))
     assert stats.chisquare(list(sets.values())).pvalue > 1e-6
 

@@ -76,7 +76,7 @@ def test_a_store_has_what_its_train_vertices_need_and_no_more(tmp_path, weightin
         store = GraphStore.open(path)
         assert store.verify() == ()
         ids, made = store.array("original_ids"), sp.load_dataset(str(path))
-        reach = Reach.of(whole.graph, whole.train_idx[parts[whole.train_idx] == part], HOPS)
+        reach = Reach(whole.graph, whole.train_idx[parts[whole.train_idx] == part], HOPS)
         assert ids.tolist() == reach.vertices.tolist()
         assert len(ids) < whole.graph.num_nodes
         local = np.flatnonzero(reach.is_inner)
@@ -128,7 +128,7 @@ def test_evaluation_vertices_come_with_what_they_need(tmp_path):
             mine = ids[getattr(made, name)]
             assert (parts[mine] == part).all()
             found += mine.tolist()
-            inner = Reach.of(made.graph, getattr(made, name), HOPS - 1).vertices
+            inner = Reach(made.graph, getattr(made, name), HOPS - 1).vertices
             assert (made.graph.in_degrees()[inner] == whole.graph.in_degrees()[ids[inner]]).all()
         assert sorted(found) == sorted(getattr(whole, name).tolist())
 

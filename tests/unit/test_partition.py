@@ -17,7 +17,7 @@ from spsample.data import (
 )
 from spsample.data.part_stores import Reach
 from spsample.data.partition import METHODS
-from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.errors import BackendError, CapacityError, DTypeError, InputError
 
 GROUPS, SIZE = 3, 40
 
@@ -172,7 +172,7 @@ def test_vertices_that_few_parts_need_go_to_one_that_needs_them():
     parts = partition_vertices(graph, 4, "pagraph", seeds=train, hops=1)
     needed = np.zeros((4, graph.num_nodes), bool)
     for part in range(4):
-        needed[part, Reach.of(graph, train[parts[train] == part], 1).vertices] = True
+        needed[part, Reach(graph, train[parts[train] == part], 1).vertices] = True
     vertices = np.flatnonzero(needed.any(axis=0))
     assert needed[parts[vertices], vertices].all()
     assert partition_quality(graph, parts, 4).largest < 1.05
@@ -301,3 +301,10 @@ def test_pagraph_on_real_graphs(name, data_dir):
     assert found["pagraph"].train_balance < 1.001
     assert found["pagraph"].largest < 1.01
     assert found["pagraph"].replication < found["random"].replication
+
+
+@pytest.mark.parametrize("method", ["ldg", "pagraph"])
+def test_methods_of_the_core_say_that_it_is_missing(monkeypatch, method):
+    monkeypatch.setattr("spsample.common.threads.compiled_core", lambda: None)
+    with pytest.raises(BackendError, match=f'method="{method}" needs the compiled core of spsample, which is missing'):
+        partition_vertices(sp.Graph([0, 1, 2], [1, 0]), 2, method, seeds=[0, 1], hops=1)

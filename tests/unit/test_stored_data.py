@@ -98,13 +98,16 @@ def test_metric_and_classes(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"y": np.array([0.5, 1, 2])}, "y of dtype float64"),
+        ({"y": np.array([0.5, 1, 2])}, "0.5 at position 0"),
         ({"y": np.array([0, -2, 2])}, "-2 at position 1"),
         ({"y": np.array([0, 1, 2]), "facts": {"num_classes": 2}}, "label 2 where num_classes is 2"),
-        ({"train_idx": [0], "val_idx": [1]}, "all of train, val and test"),
+        ({"train_idx": [0], "val_idx": [1]}, "all of train_idx, val_idx, test_idx, or none"),
         ({"train_idx": [0], "val_idx": [3], "test_idx": [1]}, "3 at position 0"),
         ({"train_idx": [0], "val_idx": [1], "test_idx": [0]}, "vertex 0 in train_idx and test_idx"),
-        ({f"{p}_masks": np.zeros((k, 3), bool) for p, k in (("train", 2), ("val", 1), ("test", 2))}, "1 splits"),
+        (
+            {f"{p}_masks": np.zeros((k, 3), bool) for p, k in (("train", 2), ("val", 1), ("test", 2))},
+            "2, 1, 2 splits in train_masks",
+        ),
         (
             {"x_data": [1.0], "x_indices": [9], "x_indptr": [0, 1, 1, 1], "facts": {"x_shape": [3, 2]}},
             "broken features",

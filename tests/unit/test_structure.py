@@ -43,7 +43,6 @@ OLDER = {
     "unit/test_checkpoints.py",
     "unit/test_convert.py",
     "unit/test_convert_vertices.py",
-    "unit/test_cpu_partitions.py",
     "unit/test_disk_features.py",
     "unit/test_dropout.py",
     "unit/test_kernel_constants.py",
