@@ -33,6 +33,7 @@ else:
 
 
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
+_GRAPH = "a graph instead: a store, or a generated one such as rmat:18,15, from which a larger one can be guessed"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"
 REMOVED = {
     "cache-report": {"figure": "leave it out: --json and --output have all figures"},
@@ -42,7 +43,9 @@ REMOVED = {
         "cores_per_rank": _MEASURE,
         "hidden": _TRAIN,
         "partition": _TRAIN,
+        **dict.fromkeys(("like", "num_nodes", "average_degree", "num_seeds", "feature_bytes"), _GRAPH),
     },
+    "sample": {"format": "leave it out: bulks are .npz files"},
 }
 """Options that commands do not have any more, by command, and what to do instead."""
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spsample.cli.machine import find_program
 from spsample.cli.resuming import launched_variables, resume_command, resume_hint
 from spsample.cli.screen import print_message
 from spsample.common.threads import usable_cores
@@ -96,6 +95,17 @@ def _backend(backend: str) -> str:
     if backend != "auto":
         return backend
     return "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program beside the running Python, such as those that pip installed with it, else of PATH.
+
+    Examples
+    --------
+    >>> find_program("a-program-that-nobody-has") is None
+    True
+    """
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class RanksData:
-    """Data sets that every rank opens from the same store; what is no store yet becomes one in a temporary folder.
+    """Data sets of a command: on several ranks, each opens the same store.
+
+    What is no store yet becomes one in a temporary folder. On one rank data sets are loaded as they are.
 
     Parameters
     ----------
@@ -42,11 +44,14 @@ class RanksData:
         self._number = 0
 
     def load(self, spec: str, split: int, random_seed: int) -> tuple[Dataset, str]:
-        """The data set as maps of a store, and the store; collective. Rank 0 alone generates, reads or fetches."""
+        """The data set, and the store whose maps it is; collective. Rank 0 alone generates, reads or fetches."""
         from spsample.comm import collective
         from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
         from spsample.data.stored import is_store
+
+        if self._comm.size == 1:
+            return load_dataset(spec, split=split, random_seed=random_seed), spec
 
         def loaded() -> tuple[str, int, dict[str, Any]]:
             if is_store(spec):
@@ -55,7 +60,8 @@ class RanksData:
             own = {"name": dataset.name, "split": split, "num_splits": dataset.num_splits}
             return self._saved(dataset), 0, own
 
-        self._make_folder()
+        if self._folder is None and self._comm.rank == 0:
+            self._folder = Path(tempfile.mkdtemp(prefix="spsample-"))
         path, stored_split, own = broadcast_object(self._comm, loaded)
         with collective(self._comm):
             dataset = load_dataset(_visible(path), split=stored_split)
@@ -66,6 +72,9 @@ class RanksData:
         from spsample.comm import collective
         from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
+
+        if self._comm.size == 1:
+            return prepare(dataset)
 
         def prepared() -> tuple[str | None, str, str]:
             ready = prepare(dataset)
@@ -81,16 +90,12 @@ class RanksData:
 
     def seed_parts(self) -> NDArray[Any] | None:
         """The part of each vertex, of a graph that every rank has: whose batches its seeds belong to."""
-        return None if self._options.partitioned else self._parts()
+        return None if self._options.partitioned or self._comm.size == 1 else self._parts()
 
     def close(self) -> None:
         """Remove what was temporary."""
         if self._folder is not None and self._comm.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _make_folder(self) -> None:
-        if self._folder is None and self._comm.rank == 0:
-            self._folder = Path(tempfile.mkdtemp(prefix="spsample-"))
 
     def _saved(self, dataset: Dataset) -> str:
         from spsample.data import save_dataset

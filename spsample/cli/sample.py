@@ -17,7 +17,6 @@ from spsample.cli.progress import PhaseProgress
 from spsample.cli.screen import print_json, print_message
 from spsample.common.options import Option
 from spsample.common.units import count
-from spsample.errors import InputError
 from spsample.settings.sampling import RandomSeed
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def sample(
     typed: dict[str, Any],
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
-    form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
     as_json: AsJson = False,
 ) -> None:
     """Sample an epoch and write its bulks into a folder, one a file, with a manifest.
@@ -54,13 +52,11 @@ def sample(
     --------
     * `spsample sample planted:20000 -o bulks --fanouts 15,10`
     * `spsample sample rmat:14,16 -o bulks --sampler ladies --layer-sizes 512,512 --epoch 3`
-    * `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids --format arrow`
+    * `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids`
     """
     from spsample.data import load_dataset
-    from spsample.loading.bulk_files import BULK_FORMATS, BulkFiles
+    from spsample.loading.bulk_files import BulkFiles
 
-    if form not in BULK_FORMATS:
-        raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
     options = overridden(sampling.SamplingOptions(), typed)
     run = overridden(EpochOptions(), typed)
     dataset = load_dataset(source, random_seed=run.random_seed)
@@ -72,7 +68,7 @@ def sample(
         shuffle=run.shuffle,
         random_seed=run.random_seed,
     )
-    files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
+    files = BulkFiles(output, _facts(source, dataset, loader, run.epoch))
     done, damaged = files.resumption()
     if damaged is not None:
         print_message(f"written again: {damaged}")
