@@ -17,10 +17,10 @@ import typer
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, refuse_given, with_options
 from spsample.cli.screen import print_json, print_line, print_sentence, print_table, write_facts
-from spsample.common.options import Option, at_least, settings_of
+from spsample.common.options import at_least, settings_of
 from spsample.common.units import count, format_bytes, require_bytes
 from spsample.errors import InputError
-from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
+from spsample.settings.runs import ALGORITHM, REPLICATION, ReplicateHubs, rank_option
 from spsample.settings.sampling import MEMORY_BUDGET, Prefetch
 
 if TYPE_CHECKING:
@@ -53,32 +53,30 @@ class ClusterOptions:
 
     ranks: Annotated[
         int | None,
-        Option("Plan for this number of ranks, p, instead of this machine.", PANEL, common=True),
+        rank_option("Plan for this number of ranks, p, instead of this machine.", common=True),
     ] = None
     replication: Annotated[int | str | None, replace(REPLICATION, parse=_divisor, unset="all")] = None
-    memory_per_rank: Annotated[
-        str, Option("Memory of a GPU or a process.", PANEL, check=require_bytes, common=True)
-    ] = "40GB"
+    memory_per_rank: Annotated[str, rank_option("Memory of a GPU or a process.", check=require_bytes, common=True)] = (
+        "40GB"
+    )
     network: Annotated[
-        str, Option("What connects the ranks.", PANEL, choices=("perlmutter", "ethernet", "shared-memory"), common=True)
+        str, rank_option("What connects the ranks.", choices=("perlmutter", "ethernet", "shared-memory"), common=True)
     ] = "perlmutter"
-    alpha: Annotated[str | None, Option("Another latency between nodes, as in 2us.", PANEL)] = None
+    alpha: Annotated[str | None, rank_option("Another latency between nodes, as in 2us.")] = None
     bandwidth: Annotated[
-        str | None, Option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.", PANEL)
+        str | None, rank_option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")
     ] = None
     duplex: Annotated[
-        float, Option("Share of the bandwidth that is left each way where all ranks send and receive.", PANEL)
+        float, rank_option("Share of the bandwidth that is left each way where all ranks send and receive.")
     ] = 1.0
-    ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual in the network")] = (
-        None
-    )
+    ranks_per_node: Annotated[int | None, rank_option("Ranks on a node.", unset="what is usual in the network")] = None
     threads_per_rank: Annotated[
-        int, Option("Threads of a rank, each with scratch of its own.", PANEL, check=at_least(1))
+        int, rank_option("Threads of a rank, each with scratch of its own.", check=at_least(1))
     ] = 8
     algorithm: Annotated[str, replace(ALGORITHM, choices=("column", "stages", "oblivious"))] = "column"
     replicate_hubs: ReplicateHubs = None
     model_size: Annotated[
-        str | None, Option("Gradients, as in 4MB.", PANEL, unset="none are averaged", check=require_bytes, common=True)
+        str | None, rank_option("Gradients, as in 4MB.", unset="none are averaged", check=require_bytes, common=True)
     ] = None
 
 
