@@ -36,8 +36,7 @@ class CacheReportOptions(SamplerSizes, SamplerChoice):
         int | None, Option("Bytes of a row of features.", "Trial", check=at_least(1), unset="those of the data, or 400")
     ] = None
     ranks: Annotated[
-        int,
-        Option("Devices or ranks, for copies and partitions; 1: none.", "Ranks", check=at_least(1)),
+        int, Option("Devices or ranks, for copies and partitions; 1: none.", "Ranks", check=at_least(1))
     ] = 4
     alpha: Annotated[float, Option("Cost of a row from a peer over that of one from the host.", "Ranks")] = 0.5
     rank_budget: Annotated[float, Option("Share of the rows that each of them caches.", "Ranks")] = 0.05

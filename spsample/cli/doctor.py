@@ -123,8 +123,12 @@ def _self_test(backend: str, ranks: int | None) -> None:
 
     require_choice("--selftest", backend, ("nccl", "gloo", "mpi"))
     if not detect().launcher:
-        if ranks is None:
-            ranks = _num_gpus() if backend == "nccl" else 4
+        if ranks is None and backend == "nccl":
+            torch = require_module("torch", needed_for="spsample doctor --selftest nccl", extra="pyg")
+            ranks = int(torch.cuda.device_count())
+            if ranks == 0:
+                raise BackendError("--selftest nccl needs GPUs, and torch finds none; --selftest gloo needs none.")
+        ranks = ranks or 4
         line = [sys.executable, "-m", "spsample.cli.main", "doctor", "--selftest", backend]
         launcher = with_launcher(line, ranks, "mpi" if backend == "mpi" else "gloo")
         raise typer.Exit(run_ranks(launcher, ranks_environment(ranks)))
@@ -133,15 +137,6 @@ def _self_test(backend: str, ranks: int | None) -> None:
     if comm.rank == 0:
         print(f"{comm.size} ranks over {comm.name}: all {count} comparisons are right", flush=True)
     comm.close()
-
-
-def _num_gpus() -> int:
-    torch = require_module("torch", needed_for="spsample doctor --selftest nccl", extra="pyg")
-    gpus = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
-    if gpus == 0:
-        none = "spsample doctor --selftest nccl needs GPUs, and torch finds none; --selftest gloo needs none."
-        raise BackendError(none)
-    return gpus
 
 
 # ---------------------------------------------------------------------------------------------------------- the machine

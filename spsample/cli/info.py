@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _HELP = "The folder of a store, or a data set as `spsample train` takes it."
 _PIECE = 2**22
-_PARTS = ("train", "val", "test")
 
 
 def info(
@@ -34,7 +33,7 @@ def info(
 ) -> None:
     """Describe a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, origin.
 
-    Of a store only the row starts are read, unless --verify is given; a data set that is generated or fetched is so
+    Of a store only row starts, labels and splits are read, unless --verify is given; a data set that is generated or fetched is so
     first. The exit status is 1 if a store is damaged.
 
     Examples
@@ -80,8 +79,8 @@ def _verified(store: GraphStore, *, quiet: bool) -> dict[str, Any]:
 
 
 def describe_store(store: GraphStore) -> dict[str, Any]:
-    """Return what a store holds; only the row starts, and the split masks, are read."""
-    from spsample.data.stored import OWN_FACTS
+    """Return what a store holds; only the row starts, labels and splits are read."""
+    from spsample.data.stored import OWN_FACTS, dataset_of
     from spsample.store.layout import OWN_KEYS
 
     meta = store.meta
@@ -92,18 +91,13 @@ def describe_store(store: GraphStore) -> dict[str, Any]:
         shape = store.specs[name].shape if name in store.specs else meta["x_shape"]
         owner = "edge" if name in meta.get("edge_features", []) else "vertex"
         widths[name] = int(shape[1]) if len(shape) > 1 else 1, owner
-    return {
-        "name": store.name,
+    return describe_dataset(dataset_of(store)) | {
         "path": str(store.path),
         "version": meta["version"],
-        **{name: meta[name] for name in ("num_nodes", "num_edges", "weighting")},
-        "in_degrees": in_degrees(store.array("indptr")),
         "arrays": [_array(name, spec) for name, spec in store.specs.items()],
         "bytes": store.nbytes,
         "features": list(store.feature_names),
         "feature_widths": widths,
-        "labels": _stored_labels(store),
-        "splits": _stored_splits(store),
         "metric": meta.get("metric"),
         "original_ids": "integers, in original_ids" if "original_ids" in store else strings,
         "meta": {key: value for key, value in meta.items() if key not in own},
@@ -122,7 +116,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
     if dataset.num_classes:
         named["y"] = dataset.y
     arrays = [_array(name, array) for name, array in named.items() if array is not None]
-    parts = {part: len(getattr(dataset, f"{part}_idx")) for part in _PARTS}
+    parts = {part: len(getattr(dataset, f"{part}_idx")) for part in ("train", "val", "test")}
     labels = {"classes": dataset.num_classes, "multi": dataset.y.ndim > 1} if dataset.num_classes else None
     return {
         "name": dataset.name,
@@ -159,26 +153,6 @@ def in_degrees(indptr: NDArray[np.int64]) -> dict[str, Any]:
 
 def _array(name: str, of: Any) -> dict[str, Any]:
     return {"name": name, "dtype": str(of.dtype), "shape": [int(size) for size in of.shape], "bytes": int(of.nbytes)}
-
-
-def _stored_labels(store: GraphStore) -> dict[str, Any] | None:
-    if "y" not in store:
-        return None
-    shape = store.specs["y"].shape
-    if len(shape) == 2 and shape[1] > 1:
-        return {"classes": shape[1], "multi": True}
-    stated = store.meta.get("num_classes")
-    return {"classes": stated if stated is not None else int(store.array("y").max(initial=-1)) + 1, "multi": False}
-
-
-def _stored_splits(store: GraphStore) -> dict[str, Any] | None:
-    if all(f"{part}_masks" in store for part in _PARTS):
-        masks = {part: store.array(f"{part}_masks") for part in _PARTS}
-        first = {part: int(mask[0].sum()) if len(mask) else 0 for part, mask in masks.items()}
-        return {"count": len(masks["train"]), **first}
-    if all(f"{part}_idx" in store for part in _PARTS):
-        return {"count": 1, **{part: store.specs[f"{part}_idx"].shape[0] for part in _PARTS}}
-    return None
 
 
 # -------------------------------------------------------------------------------------------------------- on the screen

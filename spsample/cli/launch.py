@@ -17,6 +17,7 @@ import typer
 
 from spsample.cli.resuming import launched_variables, resume_command, resume_hint
 from spsample.cli.screen import print_message
+from spsample.common.checks import require_choice
 from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
@@ -54,7 +55,11 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     group: Any = ctx.find_root().command
-    line = with_launcher(_program(command, set(group.commands)), ranks, _backend(backend))
+    require_choice("--backend", backend, ("auto", "mpi", "gloo"))
+    by = backend
+    if backend == "auto":
+        by = "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
+    line = with_launcher(_program(command, set(group.commands)), ranks, by)
     start = time.time()
     status = run_ranks(line, ranks_environment(ranks) | launched_variables())
     if status not in (0, 2):
@@ -87,14 +92,6 @@ def _program(command: list[str], names: set[str]) -> list[str]:
         expected = f"a command of spsample ({', '.join(sorted(names - {'launch'}))}), a script or a program"
         raise InputError(argument="COMMAND", given=repr(first), expected=expected)
     return command
-
-
-def _backend(backend: str) -> str:
-    if backend not in ("auto", "mpi", "gloo"):
-        raise InputError(argument="--backend", given=repr(backend), expected="'auto', 'mpi' or 'gloo'")
-    if backend != "auto":
-        return backend
-    return "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
 
 
 def find_program(name: str) -> str | None:

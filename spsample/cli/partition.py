@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +13,7 @@ import typer
 
 from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
+from spsample.cli.screen import print_json
 from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.store.folder import whole_file
@@ -67,7 +67,7 @@ def partition(
     quality = partition_quality(graph, parts, num_parts, seeds=train, hops=hops)
     if as_json:
         places = {"file": None if out is None else str(out), "stores": [str(path) for path in made]}
-        print(json.dumps({"parts": num_parts, "method": method, **places, **quality._asdict()}))
+        print_json({"parts": num_parts, "method": method, **places, **quality._asdict()})
         return
     for place in (out, stores):
         if place is not None:

@@ -52,8 +52,7 @@ class ClusterOptions:
     """Options of the cluster and the job."""
 
     ranks: Annotated[
-        int | None,
-        rank_option("Plan for this number of ranks, p, instead of this machine.", common=True),
+        int | None, rank_option("Plan for this number of ranks, p, instead of this machine.", common=True)
     ] = None
     replication: Annotated[int | str | None, replace(REPLICATION, parse=_divisor, unset="all")] = None
     memory_per_rank: Annotated[str, rank_option("Memory of a GPU or a process.", check=require_bytes, common=True)] = (

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spsample.cli.progress import print_note
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 from spsample.store.npy import map_npy
 
@@ -188,10 +187,3 @@ def check_rank_options(options: RankOptions, ranks: int, batches: str | None = N
     if batches == "local" and options.partition is None and ranks > 1:
         expected = "--partition too: a file of `spsample partition` with as many parts as ranks"
         raise InputError(argument="--batches", given="local with --replicated", expected=expected)
-
-
-def note_ignored_options(options: RankOptions) -> None:
-    """Name the options that have no effect on one rank."""
-    idle = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
-    if idle:
-        print_note(f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect on one rank")

@@ -56,20 +56,15 @@ def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str
     launcher
         The launcher of the ranks, if the words do not name it.
     """
-    reached = _reached(folder, ranks)
-    stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
-    again = f"`{shlex.join(['spsample', *words])}`" + (f" under {launcher}, as before" if launcher else "")
-    return f"{stopped}; {'go on' if reached else 'begin again'} with {again}"
-
-
-def _reached(folder: Path, ranks: int) -> str | None:
-    """Return the place of the latest checkpoint in a folder, or in one below; None without one."""
     from spsample.training.runs import RunFolder
 
     try:
-        return RunFolder(folder).reached(ranks)
+        reached = RunFolder(folder).reached(ranks)  # of the latest checkpoint in the folder, or in one below
     except (SpSampleError, OSError):  # the error comes again when the run is resumed
-        return None
+        reached = None
+    stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
+    again = f"`{shlex.join(['spsample', *words])}`" + (f" under {launcher}, as before" if launcher else "")
+    return f"{stopped}; {'go on' if reached else 'begin again'} with {again}"
 
 
 @contextmanager

@@ -34,11 +34,6 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
     return Console(stderr=stderr, highlight=False, width=width)
 
 
-def has_bars(where: Console) -> bool:
-    """Return whether bars can be shown: on a terminal that can do more than print line after line."""
-    return where.is_terminal and not where.is_dumb_terminal
-
-
 def print_json(facts: Any) -> None:
     """Print facts for programs, on standard output."""
     print(json.dumps(facts, indent=2), flush=True)

@@ -20,7 +20,7 @@ from spsample.cli import sampling
 from spsample.cli.config import read_config, set_defaults, write_config
 from spsample.cli.options import AsJson, listed, overridden, with_options, written
 from spsample.cli.progress import print_note, print_progress
-from spsample.cli.ranks import RanksData, abort_on_error, check_rank_options, note_ignored_options
+from spsample.cli.ranks import RanksData, abort_on_error, check_rank_options
 from spsample.cli.resuming import resume_hint_on_exit
 from spsample.cli.screen import print_json, print_line, print_message
 from spsample.comm.launch import detect
@@ -46,7 +46,7 @@ def _resume(ctx: typer.Context, value: str | None) -> str | None:
         config = Path(value) / "config.toml"
         if not config.is_file():
             raise DataError(argument="--resume", given=f"{value!r}, without config.toml", expected="a folder of --out")
-        set_defaults(ctx, config)
+        set_defaults(ctx, str(config))
     return value
 
 
@@ -158,8 +158,9 @@ def _parsed(typed: Mapping[str, Any], command: Command, num_ranks: int) -> Train
 
 def _print_ignored(options: TrainOptions, num_ranks: int) -> None:
     """Name the options that have no effect."""
-    if num_ranks == 1:
-        note_ignored_options(options.ranks)
+    idle = [*([] if options.ranks.partitioned else ["--replicated"]), *options.ranks.of_block_rows]
+    if num_ranks == 1 and idle:
+        print_note(f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect on one rank")
     train = options.general.train
     for name in ("cache_score", "cache_replacement"):
         if train.cache_budget is None and getattr(train, name) != getattr(TrainConfig, name):

@@ -70,8 +70,7 @@ PIPELINES = {
         whole_graph=True,
     ),
     "cooperative": PipelineRules(
-        only={"batches": ("shuffled", "each batch has seeds of all ranks")},
-        shares_batches=True,
+        only={"batches": ("shuffled", "each batch has seeds of all ranks")}, shares_batches=True
     ),
 }
 """Values of `TrainConfig.pipeline`: each is the name of a module of `spsample.pipelines`."""
@@ -255,8 +254,7 @@ class TrainConfig:
         ),
     ] = 10
     decay_factor: Annotated[
-        float,
-        _optim("What step and plateau multiply the learning rate by.", values="number in (0, 1)", check=_factor),
+        float, _optim("What step and plateau multiply the learning rate by.", values="number in (0, 1)", check=_factor)
     ] = 0.5
     clip_norm: Annotated[
         float | None,
@@ -267,8 +265,7 @@ class TrainConfig:
         _optim("Stop after this number of evaluations in a row without a better one.", unset="off", check=at_least(1)),
     ] = None
     eval_every: Annotated[
-        int,
-        _eval("Epochs between two evaluations; the last epoch is always evaluated.", check=at_least(1)),
+        int, _eval("Epochs between two evaluations; the last epoch is always evaluated.", check=at_least(1))
     ] = 1
     evaluation: Annotated[
         str,
@@ -393,8 +390,7 @@ _BAGS_OF_WORDS = Preset(
 
 PRESETS: dict[str, Preset] = {
     "digits": Preset(
-        model=ModelConfig(hidden=128, dropout=0.3),
-        train=TrainConfig(epochs=30, batch_size=128, learning_rate=0.005),
+        model=ModelConfig(hidden=128, dropout=0.3), train=TrainConfig(epochs=30, batch_size=128, learning_rate=0.005)
     ),
     "planted": Preset(
         fanouts=(15, 5),
