@@ -68,12 +68,11 @@ def cache_report(
     options = overridden(CacheReportOptions(), typed)
     if output is not None and not output.parent.is_dir():  # before anything is sampled
         raise InputError(argument="--output", given=str(output), expected="a file in a folder that exists")
-    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
+    sampler = sampling.make_sampler(options, typed)
     data = load_dataset(source)
     row_bytes = options.row_bytes
     if row_bytes is None:
         row_bytes = 400 if data.x is None else 4 * data.x.shape[1]
-    sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes)
     report = measured(
         Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size),
         row_bytes,

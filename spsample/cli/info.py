@@ -33,8 +33,8 @@ def info(
 ) -> None:
     """Describe a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, origin.
 
-    Of a store only row starts, labels and splits are read, unless --verify is given; a data set that is generated or fetched is so
-    first. The exit status is 1 if a store is damaged.
+    Of a store only row starts, labels and splits are read, unless --verify is given; a data set that is generated or
+    fetched is so first. The exit status is 1 if a store is damaged.
 
     Examples
     --------

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -150,33 +151,25 @@ def run_ranks(line: list[str], environment: dict[str, str]) -> int:
     """Run the launcher to its end; a signal for this process goes to it, once, and it ends its ranks."""
     ranks = subprocess.Popen(line, env=environment, start_new_session=True)
     received: list[int] = []
+    patience = threading.Timer(_GRACE, _end_all, [ranks])
+    patience.daemon = True
 
     def pass_on(number: int, frame: object) -> None:
         if received:  # the second one: no more patience
             _end_all(ranks)
+        else:
+            patience.start()
         received.append(number)
         ranks.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        status = _wait(ranks, received)
+        status = ranks.wait()
     finally:
+        patience.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 + received[0] if received else status if status >= 0 else 128 - status
-
-
-def _wait(ranks: subprocess.Popen[bytes], received: list[int]) -> int:
-    while not received:
-        try:
-            return ranks.wait(0.5)
-        except subprocess.TimeoutExpired:
-            continue
-    try:
-        return ranks.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        _end_all(ranks)
-        return ranks.wait()
 
 
 def _end_all(ranks: subprocess.Popen[bytes]) -> None:

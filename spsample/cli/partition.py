@@ -13,8 +13,8 @@ import typer
 
 from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
+from spsample.cli.sampling import seeds_of
 from spsample.cli.screen import print_json
-from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.store.folder import whole_file
 
@@ -93,17 +93,14 @@ def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, ov
 
 def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
     """The data set with the train vertices that `--seeds` names."""
-    require_choice("seeds", seeds, ("auto", "train", "all"))
-    has_train = len(dataset.train_idx) > 0
-    if seeds == "train" and not has_train:
-        raise InputError(argument="seeds", given=f"'train' of {dataset.name!r}, which has none", expected="all")
-    if has_train and seeds != "all":
+    train = seeds_of(dataset, seeds)
+    if train is dataset.train_idx:
         return dataset
     if evaluation:
-        given = "validation vertices apart from all vertices" if has_train else f"{dataset.name!r}, which has no split"
+        given = f"it with --seeds {seeds} of {dataset.name!r}: no validation vertices apart from these"
         raise InputError(argument="evaluation", given=given, expected="a data set with a split, and --seeds train")
     none = np.empty(0, np.int64)
-    return replace(dataset, train_idx=np.arange(dataset.graph.num_nodes), val_idx=none, test_idx=none)
+    return replace(dataset, train_idx=train, val_idx=none, test_idx=none)
 
 
 def _described(quality: PartitionQuality, hops: int | None) -> str:

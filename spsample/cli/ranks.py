@@ -108,21 +108,18 @@ class RanksData:
         from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
         from spsample.features import FeatureStore
 
-        on_ranks: dict[str, Any] = {}
+        x: Any = dataset.x
         if not self._options.partitioned:
-            on_ranks["graph"] = ReplicatedGraph(dataset.graph, self._comm)
-            if dataset.x is not None:
-                on_ranks["x"] = FeatureStore.open(path)
-            return replace(dataset, **on_ranks)
+            graph: Any = ReplicatedGraph(dataset.graph, self._comm)
+            return replace(dataset, graph=graph, x=None if x is None else FeatureStore.open(path))
         if self._grid is None:
             self._grid = ProcessGrid(self._comm, self._options.replication)
-        grid = self._grid
-        algorithm, hubs, parts = self._options.algorithm, self._options.replicate_hubs, self._parts()
-        on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
-        if dataset.x is not None:
-            dtype = self._options.feature_dtype
-            on_ranks["x"] = FeatureStore.open(path, grid=grid, dtype=dtype, partition=parts)
-        return replace(dataset, **on_ranks)
+        grid, parts = self._grid, self._parts()
+        algorithm, hubs = self._options.algorithm, self._options.replicate_hubs
+        graph = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
+        if x is not None:
+            x = FeatureStore.open(path, grid=grid, dtype=self._options.feature_dtype, partition=parts)
+        return replace(dataset, graph=graph, x=x)
 
     def _parts(self) -> NDArray[Any] | None:
         """The block row of each vertex, where the user gives them."""

@@ -103,6 +103,5 @@ def _scores(store: Path, name: str, typed: dict[str, Any]) -> NDArray[np.float64
         expected = f"one of {', '.join(score_names())}, or a file that ends with .npy"
         raise InputError(argument="score", given=repr(name), expected=expected)
     dataset = load_dataset(str(store))
-    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
-    sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
+    sampler = sampling.make_sampler(options, typed)
     return score(name, dataset.graph, sampling.seeds_of(dataset, options.seeds), sampler, options.batch_size)

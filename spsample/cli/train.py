@@ -103,25 +103,20 @@ def train(
     ranks = overridden(RankOptions(), {"backend_comm": typed["backend_comm"]})  # all else is checked on ranks together
     comm = Recorder(init(ranks.backend_comm))
     with abort_on_error(comm):
-        _train(comm, typed, Command(dataset, out, resume, as_json))
+        _train(comm, typed, {"dataset": dataset, "out": out, "resume": resume, "as_json": as_json})
     comm.close()
 
 
 # ---------------------------------------------------------------------------------------------------------- the options
 
 
-class Command(NamedTuple):
-    """The parameters of the command that are no settings."""
+class TrainOptions(NamedTuple):
+    """Parameters and settings of the command; `general` has the settings of a data set without a preset."""
 
     dataset: str
     out: str | None
     resume: str | None
     as_json: bool
-
-
-class TrainOptions(NamedTuple):
-    """The settings of the command; `general` has those of a data set without a preset."""
-
     sampler: str
     runs: Runs
     recording: Recording
@@ -129,28 +124,28 @@ class TrainOptions(NamedTuple):
     general: Preset
 
 
-def _parsed(typed: Mapping[str, Any], command: Command, num_ranks: int) -> TrainOptions:
+def _parsed(typed: Mapping[str, Any], command: Mapping[str, Any], num_ranks: int) -> TrainOptions:
     """Refuse what cannot be used, and options that would have no effect."""
     sampler = overridden(SamplerChoice(), typed).sampler
-    sampling.require_sampler_options(sampler, typed["fanouts"], typed["layer_sizes"])
+    sampling.require_sampler_options(sampler, typed)
     general, ranks = overridden(Preset(), typed), overridden(RankOptions(), typed)
     train = general.train
     if num_ranks > 1 and PIPELINES[train.pipeline].whole_graph and typed["partitioned"] is None:
         ranks = replace(ranks, partitioned=False)
-    options = TrainOptions(sampler, overridden(Runs(), typed), overridden(Recording(), typed), ranks, general)
-    if options.runs.all_splits and options.runs.split is not None:
-        given_split = f"{options.runs.split} with --all-splits"
-        raise InputError(argument="split", given=given_split, expected="one of the two")
-    if command.resume is not None and (command.out or typed["config"]):
+    runs, recording = overridden(Runs(), typed), overridden(Recording(), typed)
+    options = TrainOptions(**command, sampler=sampler, runs=runs, recording=recording, ranks=ranks, general=general)
+    if runs.all_splits and runs.split is not None:
+        raise InputError(argument="split", given=f"{runs.split} with --all-splits", expected="one of the two")
+    if options.resume is not None and (options.out or typed["config"]):
         expected = "the folder of a run alone"
         raise InputError(argument="--resume", given="it with --out or --config", expected=expected)
-    if options.recording.tensorboard:
+    if recording.tensorboard:
         from spsample.training.callbacks import require_tensorboard
 
-        if not (command.out or command.resume):
+        if not (options.out or options.resume):
             raise InputError(argument="--tensorboard", given="it without --out", expected="a folder for the files")
         require_tensorboard()  # before there is a folder
-    resumes_local = command.resume is not None and ranks.partition is not None  # other batches are refused later
+    resumes_local = options.resume is not None and ranks.partition is not None  # other batches are refused later
     shared = "cooperative" if train.shares_batches else train.batches
     check_rank_options(ranks, num_ranks, "local" if resumes_local else shared)
     return options
@@ -170,7 +165,7 @@ def _print_ignored(options: TrainOptions, num_ranks: int) -> None:
 # ------------------------------------------------------------------------------------------------------------- the runs
 
 
-def _train(comm: Communicator, typed: Mapping[str, Any], command: Command) -> None:
+def _train(comm: Communicator, typed: Mapping[str, Any], command: Mapping[str, Any]) -> None:
     """The command, on these ranks."""
     from spsample.comm import collective
 
@@ -179,17 +174,17 @@ def _train(comm: Communicator, typed: Mapping[str, Any], command: Command) -> No
     if comm.rank == 0:
         _print_ignored(options, comm.size)
     with _timeline(comm, options.recording.trace) as timeline, closing(RanksData(comm, options.ranks)) as ranks:
-        first = ranks.load(command.dataset, options.runs.split or 0, options.general.train.random_seed)
+        first = ranks.load(options.dataset, options.runs.split or 0, options.general.train.random_seed)
         with collective(comm):
             preset = overridden(preset_for(first[0].name), typed)
-            job = _Job(command, options, first, preset, comm, ranks, timeline)
+            job = _Job(options, first, preset, comm, ranks, timeline)
             folder = _run_folder(job)
         results: list[TrainResult] = []
         for name, data, seed in job.runs():
             below = folder if len(job) == 1 or folder is None else folder.below(name)
             results.append(_one_run(job, data, seed, below, is_first=not results))
     if timeline is not None and comm.rank == 0 and timeline.is_written:
-        if not command.as_json:
+        if not options.as_json:
             print_progress(f"timeline: {timeline.path}, for https://ui.perfetto.dev or chrome://tracing")
         if timeline.left_out:
             print_note(f"the disk was full: {timeline.left_out:,} spans are not in {timeline.path}")
@@ -225,7 +220,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         return
     if folder is not None and (len(results) > 1 or not folder.has_figures):
         folder.finish(results)
-    if job.command.as_json:
+    if job.options.as_json:
         print_json(summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()})
         return
     if ranks is None:
@@ -247,7 +242,6 @@ class _Job:
     `first` is the data set of the first run, and the store that it lies in.
     """
 
-    command: Command
     options: TrainOptions
     first: tuple[Dataset, str]
     preset: Preset
@@ -266,7 +260,7 @@ class _Job:
             name: value for name, value in vars(self.options.runs).items() if value is not None and value is not False
         }
         values.pop("layer_sizes" if self.options.sampler == "graphsage" else "fanouts")
-        return {**written(SETTINGS, values), "dataset": self.command.dataset}
+        return {**written(SETTINGS, values), "dataset": self.options.dataset}
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -287,7 +281,7 @@ class _Job:
         for split in splits:
             for seed in range(start, start + self.options.runs.repeats):
                 same = split == first.split and seed == start
-                data = self.first if same else self.ranks.load(self.command.dataset, split, seed)
+                data = self.first if same else self.ranks.load(self.options.dataset, split, seed)
                 yield f"split-{split}-seed-{seed}", data, seed
 
     def trainer(self, data: tuple[Dataset, str], seed: int) -> Trainer:
@@ -316,7 +310,7 @@ class _Job:
         from spsample.data.stored import is_store
         from spsample.features import DiskFeatures
 
-        path, scaling = self.command.dataset, self.preset.scaling
+        path, scaling = self.options.dataset, self.preset.scaling
         if self.comm.size > 1:
             given, expected = f"it on {self.comm.size} ranks, which keep their rows in memory", "one rank"
         elif not is_store(path):
@@ -337,7 +331,7 @@ def _one_run(
 
     done = None if folder is None else broadcast_object(job.comm, folder.result)
     size, prints, epochs = job.comm.size, job.comm.rank == 0, job.preset.train.epochs
-    tells = prints and not job.command.as_json
+    tells = prints and not job.options.as_json
     if done is not None and done.settings.get("epochs") == epochs:
         if tells:
             print_progress(f"random seed {seed}: all {epochs} epochs are trained")
@@ -347,7 +341,7 @@ def _one_run(
         print_plan(trainer, job.settings, None if size == 1 else job.options.ranks.describe(job.comm))
     progress = EpochProgress(trainer.dataset, epochs, quiet=not tells)
     launcher = detect().launcher if size > 1 else ""
-    kept = job.command.resume or job.command.out
+    kept = job.options.resume or job.options.out
     with resume_hint_on_exit(kept, ranks=size, launcher=launcher, prints=prints), progress:
         if prints:
             trainer.callbacks.append(progress)
@@ -363,7 +357,7 @@ def _run_folder(job: _Job) -> RunFolder | None:
     """The folder of --out, which rank 0 makes, or of --resume."""
     from spsample.training.runs import RunFolder
 
-    out, resume = job.command.out, job.command.resume
+    out, resume = job.options.out, job.options.resume
     if resume is not None:
         saved = _check_resumed(RunFolder(resume), job)
         epochs = job.preset.train.epochs

@@ -7,9 +7,8 @@ have is declared once, in `sampling` or `runs`.
 from __future__ import annotations
 
 from spsample.settings.runs import RankOptions, Recording, Runs
-from spsample.settings.sampling import SAMPLERS, SamplerChoice, SamplerSizes
+from spsample.settings.sampling import SamplerChoice, SamplerSizes
 from spsample.settings.training import (
-    ARCHITECTURES,
     METRIC_NAMES,
     PRESETS,
     ModelConfig,
@@ -20,10 +19,8 @@ from spsample.settings.training import (
 )
 
 __all__ = [
-    "ARCHITECTURES",
     "METRIC_NAMES",
     "PRESETS",
-    "SAMPLERS",
     "ModelConfig",
     "Preset",
     "RankOptions",

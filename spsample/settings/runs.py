@@ -8,6 +8,7 @@ from spsample.common.checks import require_path
 from spsample.common.options import Option, at_least, check_settings
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
+from spsample.settings.sampling import bytes_option
 from spsample.settings.training import METRIC_NAMES, data_option, not_negative
 
 if TYPE_CHECKING:
@@ -22,12 +23,7 @@ ALGORITHM = rank_option("How rows of other ranks are reached; changes no sample.
 
 ReplicateHubs = Annotated[
     str | None,
-    rank_option(
-        "Memory for rows of hubs that every rank holds; changes no sample.",
-        values="bytes, or as in `256MiB`",
-        unset="none",
-        check=require_bytes,
-    ),
+    bytes_option("Memory for rows of hubs that every rank holds; changes no sample.", panel="Ranks", unset="none"),
 ]
 
 

@@ -17,6 +17,7 @@ SAMPLERS = ("graphsage", "ladies", "fastgcn")
 sampling_option = partial(Option, panel="Sampling")
 speed_option = partial(Option, panel="Sampling", decisive=False)
 """Of what changes no sample and no result."""
+bytes_option = partial(speed_option, values="bytes, or as in `2GiB`", check=require_bytes)
 
 
 def _number_or_word(text: str) -> int | str:
@@ -50,11 +51,9 @@ BulkSize = Annotated[
     ),
 ]
 
-MEMORY_BUDGET = speed_option(
+MEMORY_BUDGET = bytes_option(
     "Memory for bulks; changes no sample.",
-    values="bytes, or as in `2GiB`",
     unset="half of what is available where it decides the bulk size, else all of it",
-    check=require_bytes,
 )
 MemoryBudget = Annotated[int | str | None, MEMORY_BUDGET]
 
@@ -72,11 +71,8 @@ StageThreads = Annotated[
 
 PrefetchBudget = Annotated[
     int | str | None,
-    speed_option(
-        "Memory for bulks and features that are finished and wait; changes no sample.",
-        values="bytes, or as in `2GiB`",
-        unset="that for bulks, if any",
-        check=require_bytes,
+    bytes_option(
+        "Memory for bulks and features that are finished and wait; changes no sample.", unset="that for bulks, if any"
     ),
 ]
 

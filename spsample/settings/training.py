@@ -23,6 +23,7 @@ from spsample.settings.sampling import (
     RandomSeed,
     SamplerSizes,
     StageThreads,
+    bytes_option,
     sampling_option,
     speed_option,
 )
@@ -210,12 +211,7 @@ class TrainConfig:
     ] = None
     queue_memory: Annotated[
         int | str | None,
-        speed_option(
-            "factored: memory for the minibatches of a sampler that wait for a trainer.",
-            values="bytes, or as in `512MiB`",
-            unset="1GiB",
-            check=require_bytes,
-        ),
+        bytes_option("factored: memory for the minibatches of a sampler that wait for a trainer.", unset="1GiB"),
     ] = None
     switches: Annotated[
         bool,
@@ -284,9 +280,7 @@ class TrainConfig:
     ] = None
     evaluation_memory: Annotated[
         int | str,
-        _eval(
-            "Memory for what full evaluation computes at once.", values="bytes, or as in `512MiB`", check=require_bytes
-        ),
+        bytes_option("Memory for what full evaluation computes at once.", panel="Evaluation", decisive=True),
     ] = "1GiB"
     cache_budget: Annotated[
         int | str | None,
