@@ -620,11 +620,9 @@ def _on_copies(report: CacheReport) -> str | None:
 
 def _on_first_aggregation(report: CacheReport) -> str | None:
     once = report.first_aggregation
-    if once is not None and once.mean_bytes <= WORTH:
+    if once is None or once.gcn_bytes > WORTH:
+        return None
+    if once.mean_bytes <= WORTH:
         return f"Aggregate features once (spsample precompute): {once.mean_bytes:.0%} of the bytes of rows."
-    if once is not None and once.gcn_bytes <= WORTH:
-        return (
-            f"Features aggregated once pay for GCN ({once.gcn_bytes:.0%} of the bytes of rows), not for GraphSAGE"
-            f" ({once.mean_bytes:.0%})."
-        )
-    return None
+    gcn, sage = f"pay for GCN ({once.gcn_bytes:.0%} of the bytes of rows)", f"not for GraphSAGE ({once.mean_bytes:.0%})"
+    return f"Features aggregated once {gcn}, {sage}."

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spsample.cli.resuming import launched_variables, resume_command, resume_hint
+from spsample.cli.resuming import LAUNCHED, resume_command, resume_hint
 from spsample.cli.screen import print_message
 from spsample.common.checks import require_choice
 from spsample.common.threads import usable_cores
@@ -62,20 +62,15 @@ def launch(
         by = "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
     line = with_launcher(_program(command, set(group.commands)), ranks, by)
     start = time.time()
-    status = run_ranks(line, ranks_environment(ranks) | launched_variables())
-    if status not in (0, 2):
-        _print_resume_hint(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, start)
+    status = run_ranks(line, ranks_environment(ranks) | {LAUNCHED: "1"})
+    resumed = None if status in (0, 2) else resume_command(command)
+    if resumed is not None:
+        folder, words = resumed
+        settings = folder / "config.toml"
+        if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
+            again = ["launch", "-n", str(ranks), "--backend", backend, *words]
+            print_message(resume_hint(folder, again, ranks=ranks))
     raise typer.Exit(status)
-
-
-def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: float) -> None:
-    """Print how to go on, where the ranks were those of a training with checkpoints that had begun."""
-    resumed = resume_command(command)
-    if resumed is None:
-        return
-    settings = resumed[0] / "config.toml"
-    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
-        print_message(resume_hint(resumed[0], [*words, *resumed[1]], ranks=ranks))
 
 
 def _program(command: list[str], names: set[str]) -> list[str]:

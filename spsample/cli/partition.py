@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -15,8 +14,9 @@ from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
 from spsample.cli.sampling import seeds_of
 from spsample.cli.screen import print_json
+from spsample.common.checks import require_choice
 from spsample.errors import InputError
-from spsample.store.folder import whole_file
+from spsample.store.folder import require_free_path, system_errors, whole_file
 
 if TYPE_CHECKING:
     from spsample.data import Dataset, PartitionQuality
@@ -57,12 +57,12 @@ def partition(
     if not as_json:  # METIS holds Python's global lock: no thread can speak meanwhile
         cut = f"{method} makes {num_parts:,} parts of {graph.num_nodes:,} vertices and {graph.num_edges:,} edges"
         print_progress(f"{cut}, and says nothing until it has")
-    with nullcontext() if out is None else _new_file(out) as file:
-        parts = partition_vertices(graph, num_parts, method, seeds=train, hops=hops, random_seed=random_seed)
-        made = []
-        if stores is not None and hops is not None:
-            made = write_part_stores(source, parts, num_parts, stores, hops=hops, evaluation=evaluation)
-        if file is not None:
+    parts = partition_vertices(graph, num_parts, method, seeds=train, hops=hops, random_seed=random_seed)
+    made = []
+    if stores is not None and hops is not None:
+        made = write_part_stores(source, parts, num_parts, stores, hops=hops, evaluation=evaluation)
+    if out is not None:
+        with system_errors(out, "a file that can be written"), whole_file(out) as file:
             np.save(file, parts)
     quality = partition_quality(graph, parts, num_parts, seeds=train, hops=hops)
     if as_json:
@@ -77,12 +77,12 @@ def partition(
 
 def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, overwrite: bool) -> None:
     """Refuse places that cannot be written to, before any work is done."""
-    from spsample.store.folder import require_free_path
-
     if out is None and stores is None:
         raise InputError(argument="--out", given="nothing", expected="a file, or --stores with a folder")
     if out is not None and out.suffix != ".npy":
         raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
+    if out is not None and not os.access(out.parent, os.W_OK):
+        raise InputError(argument="--out", given=str(out), expected="a file in a folder that can be written to")
     if out is not None and out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
     if stores is not None:
@@ -93,7 +93,7 @@ def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, ov
 
 def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
     """The data set with the train vertices that `--seeds` names."""
-    train = seeds_of(dataset, seeds)
+    train = seeds_of(dataset, require_choice("seeds", seeds, ("auto", "train", "all")))
     if train is dataset.train_idx:
         return dataset
     if evaluation:
@@ -116,15 +116,3 @@ def _described(quality: PartitionQuality, hops: int | None) -> str:
             f"{quality.replication:.2f} parts"
         )
     return "\n".join(lines)
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """`whole_file`, opened before the work is done: a path that cannot be written is an error at once."""
-    try:
-        with whole_file(path) as file:
-            yield file
-    except OSError as error:
-        raise InputError(
-            argument="--out", given=f"{str(path)!r}: {error.strerror}", expected="a file in a folder that exists"
-        ) from error

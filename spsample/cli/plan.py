@@ -26,7 +26,6 @@ from spsample.settings.sampling import MEMORY_BUDGET, Prefetch
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.planning.cluster import ClusterPlan
-    from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
 _SIZES = (1, 8, 64, 512)
@@ -112,8 +111,8 @@ def plan(
         if options.bulk_size != "auto":
             refuse_given(typed, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
         dataset = load_dataset(source)
-        pilot, cluster = _planned(dataset, sampler, options, job)
-        facts = {"source": source, **_cluster_facts(pilot, cluster)}
+        cluster, planned = _cluster_plan(dataset, sampler, options, job)
+        facts = {"source": source, **planned}
         can_train = dataset.x is not None and len(dataset.train_idx) > 0 and dataset.num_classes > 0
         facts["train"] = _train_line(cluster, options, job, source) if can_train else None
         show = partial(_show_cluster, facts, cluster)
@@ -161,11 +160,11 @@ def _show_local(facts: dict[str, Any]) -> None:
         print_sentence("A loader samples ahead: it holds several bulks, each of an eighth of an epoch at most.")
 
 
-def _planned(
+def _cluster_plan(
     dataset: Dataset, sampler: Sampler, options: PlanOptions, job: ClusterOptions
-) -> tuple[Pilot, ClusterPlan]:
-    """A plan for a cluster, and the pilots that it is made of."""
-    from spsample.planning.cluster import Cluster, plan_cluster
+) -> tuple[ClusterPlan, dict[str, Any]]:
+    """A plan for a cluster, and its facts."""
+    from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.cluster.exchanges import network_named, require_ranks_per_node
     from spsample.planning.cluster.pilot import sample_pilot
 
@@ -189,13 +188,8 @@ def _planned(
         batch_size=options.batch_size,
         feature_bytes=0 if dataset.x is None else 4 * dataset.x.shape[1],
     )
-    return pilot, plan_cluster(pilot, cluster, replication=cast("int | None", job.replication))
-
-
-def _cluster_facts(pilot: Pilot, plan: ClusterPlan) -> dict[str, Any]:
-    from spsample.planning.cluster import as_dict
-
-    return {
+    plan = plan_cluster(pilot, cluster, replication=cast("int | None", job.replication))
+    return plan, {
         "sampler": repr(pilot.sampler),
         **{name: getattr(pilot.profile, name) for name in ("num_nodes", "num_edges", "feature_bytes")},
         "batch_size": pilot.batch_size,

@@ -12,7 +12,6 @@ from spsample.cli.progress import Display, elapsed, print_progress
 from spsample.cli.screen import print_line, print_sentence, print_table
 from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
-from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 from spsample.timeline import stage_times, work_seconds
 from spsample.training import Callback
@@ -72,7 +71,6 @@ class EpochProgress(Display, Callback):
         self._val = "-"
         self._trainer: Trainer | None = None
         self._loss = 0.0
-        self._counts = CacheCounts(0, 0, 0, 0)
         self._begin = time.monotonic()
         self._task = self.bars.add_task("", total=epochs)
 
@@ -80,7 +78,6 @@ class EpochProgress(Display, Callback):
         """Print where a resumed run goes on."""
         progress = trainer.progress
         self._trainer, self._begin = trainer, time.monotonic()
-        self._counts = trainer.cache_counts or self._counts
         self.bars.update(self._task, completed=progress.epoch)
         if not self._quiet:
             for note in trainer.notes:
@@ -108,18 +105,8 @@ class EpochProgress(Display, Callback):
         if self.prints_lines:
             val = "" if record.val is None else f"validation {self._metric} {percent(record.val)}, "
             took = elapsed(time.monotonic() - self._begin)
-            cached = self._cached(trainer)
-            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{cached}{took}")
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
         self._begin = time.monotonic()
-
-    def _cached(self, trainer: Trainer) -> str:
-        """The share of this epoch's feature rows that were cached; empty where none are."""
-        counts, before = trainer.cache_counts, self._counts
-        if counts is None:
-            return ""
-        self._counts = counts
-        hits, rows = counts.hits - before.hits, sum(counts[:2]) - sum(before[:2])
-        return f"{percent(hits / max(rows, 1))} of rows cached, "
 
     def status(self) -> str:
         """Return the progress of the epoch under way, in words."""

@@ -15,13 +15,8 @@ from spsample.errors import CommunicationError, RankError, SpSampleError
 STOPPED = 128 + signal.SIGINT
 """Exit status after Ctrl-C."""
 
-_LAUNCHED = "SPSAMPLE_LAUNCHED"
+LAUNCHED = "SPSAMPLE_LAUNCHED"
 """Set for the ranks of `spsample launch`, which prints the hint itself."""
-
-
-def launched_variables() -> dict[str, str]:
-    """Environment variables by which ranks know that `spsample launch` started them."""
-    return {_LAUNCHED: "1"}
 
 
 def resume_command(command: Sequence[str]) -> tuple[Path, list[str]] | None:
@@ -80,7 +75,7 @@ def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, prints
     prints
         True on the rank that prints it.
     """
-    prints = prints and _LAUNCHED not in os.environ
+    prints = prints and LAUNCHED not in os.environ
 
     def print_hint() -> None:
         if not prints:

@@ -22,7 +22,6 @@ from spsample.settings.sampling import RandomSeed
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.loading import BulkLoader
-    from spsample.loading.bulk_files import BulkFiles
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,15 @@ def sample(
     done, damaged = files.resumption()
     if damaged is not None:
         print_message(f"written again: {damaged}")
-    paths = _write(loader, files, run.epoch, done, quiet=as_json)
+    paths: list[str] = []
+    with PhaseProgress("files", quiet=as_json) as work:
+        try:
+            for bulk in loader.bulks(run.epoch, done):
+                paths.append(files.write(bulk).name)
+                work.show("bulks", len(paths))
+        except KeyboardInterrupt:
+            print_message(f"stopped after {len(paths):,} files; the same command goes on")
+            raise
     if as_json:
         print_json({"folder": str(output), "batches": len(loader), "found": done, "written": paths})
     else:
@@ -93,17 +100,3 @@ def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dic
         "num_batches": len(loader),
         "num_layers": len(loader.sampler.sizes),
     }
-
-
-def _write(loader: BulkLoader, files: BulkFiles, epoch: int, first: int, *, quiet: bool) -> list[str]:
-    """Write all bulks from a batch on; names of the files."""
-    names: list[str] = []
-    with PhaseProgress("files", quiet=quiet) as work:
-        try:
-            for bulk in loader.bulks(epoch, first):
-                names.append(files.write(bulk).name)
-                work.show("bulks", len(names))
-        except KeyboardInterrupt:
-            print_message(f"stopped after {len(names):,} files; the same command goes on")
-            raise
-    return names

@@ -54,24 +54,17 @@ _DATASET = (
     "digits or another name (cora, reddit, ogbn-arxiv, ...), a store, a path ending in .npz, rmat:SCALE,EDGE_FACTOR or "
     "planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"
 )
+_OUT = "Folder for settings, metrics, checkpoint, results and figures."
+_RESUME = "Go on with the run in this folder, with its settings; with more --epochs it gets longer."
 
 
 @with_options(*SETTINGS, preset=differing())
 def train(
     typed: dict[str, Any],
     dataset: Annotated[str, typer.Argument(help=_DATASET)] = "digits",
-    out: Annotated[
-        str | None,
-        typer.Option(help="Folder for settings, metrics, checkpoint, results and figures.", rich_help_panel="Run"),
-    ] = None,
+    out: Annotated[str | None, typer.Option(help=_OUT, rich_help_panel="Run")] = None,
     resume: Annotated[
-        str | None,
-        typer.Option(
-            callback=_resume,
-            is_eager=True,
-            help="Go on with the run in this folder, with its settings; with more --epochs it gets longer.",
-            rich_help_panel="Run",
-        ),
+        str | None, typer.Option(callback=_resume, is_eager=True, help=_RESUME, rich_help_panel="Run")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
