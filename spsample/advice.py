@@ -222,12 +222,6 @@ class Loaded:
             rows, epoch = sum(map(len, batches)), epoch + 1
         return NeededRows(batches, epoch, num_edges)
 
-    def usual_scores(self, seeds: Ids) -> Scores:
-        """(n,) the scores that a cache takes by default, for some seeds."""
-        work = self.workload
-        name = usual_score(work.graph, work.sampler)
-        return score(name, work.graph, seeds, work.sampler, work.batch_size, random_seed=self.random_seed)
-
 
 # ---------------------------------------------------------------------------------------------------------- the report
 
@@ -472,8 +466,9 @@ def partition_bytes(
         orders = {"shuffled": ([needed.batches[rank::ranks] for rank in range(ranks)], [scores] * ranks)}
         own = [work.seeds[parts[work.seeds] == part] for part in range(ranks)]
         if all(len(seeds) for seeds in own):
-            local = [loaded.needed(needed.epochs, seeds=seeds).batches for seeds in own]
-            orders["local"] = (local, [loaded.usual_scores(seeds) for seeds in own])
+            name, law = usual_score(work.graph, work.sampler), (work.sampler, work.batch_size)
+            own_scores = [score(name, work.graph, seeds, *law, random_seed=loaded.random_seed) for seeds in own]
+            orders["local"] = ([loaded.needed(needed.epochs, seeds=seeds).batches for seeds in own], own_scores)
         for order, (batches, scores_of) in orders.items():
             steps = min(map(len, batches))
             for cache, missed in _misses(loaded, batches, scores_of, budget).items():

@@ -73,16 +73,9 @@ def cache_report(
     row_bytes = options.row_bytes
     if row_bytes is None:
         row_bytes = 400 if data.x is None else 4 * data.x.shape[1]
-    report = measured(
-        Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size),
-        row_bytes,
-        bulk_size=options.bulk_size,
-        random_seed=options.random_seed,
-        epochs=options.epochs,
-        ranks=options.ranks,
-        alpha=options.alpha,
-        budget=options.rank_budget,
-    )
+    work = Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size)
+    given = {name: getattr(options, name) for name in ("bulk_size", "random_seed", "epochs", "ranks", "alpha")}
+    report = measured(work, row_bytes, **given, budget=options.rank_budget)
     sentences = advise(report)
     facts = {"source": source, **report.as_dict(), "advice": sentences}
     if as_json:

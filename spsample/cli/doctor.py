@@ -82,8 +82,8 @@ def doctor(
 
 def _survey(as_json: bool) -> None:
     """Look at this machine; print the findings."""
-    with console(stderr=True).status("looking at this machine") as status:
-        findings = survey(lambda package: status.update(f"looking at this machine: {package}"))
+    with console(stderr=True).status("looking at this machine"):
+        findings = survey()
     broken = [finding.name for finding in findings if finding.status == "broken"]
     if as_json:
         print_json({"broken": broken, "findings": [finding._asdict() for finding in findings]})
@@ -164,11 +164,11 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def survey(say: Callable[[str], object]) -> list[Finding]:
-    """Look at everything; errors while looking are findings too. `say` is called with the package under test."""
+def survey() -> list[Finding]:
+    """Look at everything; errors while looking are findings too."""
     looks: list[Callable[[], list[Finding]]] = [software, core, hardware, mpi, gpus]
     by_area = groupby(PACKAGES, key=lambda package: package.area)
-    looks += [partial(package_findings, tuple(packages), say) for _, packages in by_area]
+    looks += [partial(package_findings, tuple(packages)) for _, packages in by_area]
 
     def findings_of(look: Callable[[], list[Finding]]) -> list[Finding]:
         try:
@@ -188,9 +188,7 @@ def software() -> list[Finding]:
     text = f"{platform.python_implementation()} {platform.python_version()}, {platform.platform()}, {sys.executable}"
     findings = [Finding("software", "Python", "ok", text)]
     for name in ("spsample", "numpy", "scipy"):
-        known = installed_version(name)
-        if known is None:  # as read from a clone
-            known = f"{getattr(import_module(name), '__version__', 'of unknown version')}, not installed by pip"
+        known = installed_version(name) or f"{import_module(name).__version__}, not installed by pip"
         findings.append(Finding("software", name, "ok", known))
     return findings
 
@@ -297,7 +295,7 @@ PACKAGES = (
 )
 
 
-def package_findings(packages: Sequence[Package], say: Callable[[str], object]) -> list[Finding]:
+def package_findings(packages: Sequence[Package]) -> list[Finding]:
     """Look for optional packages; those with an expression are imported in a process of their own, with a limit.
 
     They share it, as importing torch once for each package that needs it would take seconds. A package that ends
@@ -307,7 +305,6 @@ def package_findings(packages: Sequence[Package], say: Callable[[str], object]) 
     waiting = [package for package in packages if installed[package.module] and package.more is not None]
     answers: dict[str, tuple[str, str]] = {}
     while waiting:
-        say(waiting[0].module)
         answers |= _imported(waiting)
         waiting = [package for package in waiting if package.module not in answers]
     findings = []

@@ -190,14 +190,10 @@ def _summary(facts: dict[str, Any]) -> dict[str, Any]:
         "(training / validation / test)",
         "metric": facts["metric"],
         "original ids": facts["original_ids"],
-        **{key.replace("_", " "): _as_text(value) for key, value in facts["meta"].items()},
+        **{name.replace("_", " "): of if isinstance(of, str) else json.dumps(of) for name, of in facts["meta"].items()},
         "digest": facts["digest"],
         "verified": _verdict(facts),
     }
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _verdict(facts: dict[str, Any]) -> str | None:

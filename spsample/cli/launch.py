@@ -22,6 +22,7 @@ from spsample.common.checks import require_choice
 from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
+_COMMAND = "A command of spsample with its options, a script (.py), -m and a module, or a program."
 _GRACE = 10.0
 _AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _SHARED_CORES = {
@@ -35,10 +36,7 @@ _SHARED_CORES = {
 
 def launch(
     ctx: typer.Context,
-    command: Annotated[
-        list[str],
-        typer.Argument(help="A command of spsample with its options, a script (.py), -m and a module, or a program."),
-    ],
+    command: Annotated[list[str], typer.Argument(help=_COMMAND)],
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="How many.")] = 2,
     backend: Annotated[
         str, typer.Option(help="mpi (by mpirun), gloo (by torchrun), or auto: mpi where it is installed.")

@@ -13,13 +13,13 @@ import typer
 from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
 from spsample.cli.sampling import seeds_of
-from spsample.cli.screen import print_json
+from spsample.cli.screen import print_facts, print_json, print_line
 from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.store.folder import require_free_path, system_errors, whole_file
 
 if TYPE_CHECKING:
-    from spsample.data import Dataset, PartitionQuality
+    from spsample.data import Dataset
 
 
 def partition(
@@ -71,8 +71,13 @@ def partition(
         return
     for place in (out, stores):
         if place is not None:
-            print(f"{place}: {graph.num_nodes:,} vertices in {num_parts} parts by {method}")
-    print(_described(quality, hops))
+            print_line(f"{place}: {graph.num_nodes:,} vertices in {num_parts} parts by {method}")
+    largest = f"rows and entries {quality.largest:.3f} times the mean, train vertices {quality.train_balance:.3f} times"
+    facts = {"largest part": largest, "cut": f"{quality.cut:.2%} of the edges", "empty parts": quality.empty or None}
+    if hops is not None:
+        copies = f"a vertex is needed by {quality.replication:.2f} parts"
+        facts[f"{hops} hops"] = f"a part needs {quality.edges_kept:.1%} of the edges, {copies}"
+    print_facts(facts)
 
 
 def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, overwrite: bool) -> None:
@@ -101,18 +106,3 @@ def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
         raise InputError(argument="evaluation", given=given, expected="a data set with a split, and --seeds train")
     none = np.empty(0, np.int64)
     return replace(dataset, train_idx=train, val_idx=none, test_idx=none)
-
-
-def _described(quality: PartitionQuality, hops: int | None) -> str:
-    """Return the measures, in a few lines."""
-    empty = f"; {quality.empty} parts are empty" if quality.empty else ""
-    lines = [
-        f"rows and entries of the largest: {quality.largest:.3f} times the mean; train vertices of the largest: "
-        f"{quality.train_balance:.3f} times; {quality.cut:.2%} of the edges join two parts{empty}"
-    ]
-    if hops is not None:
-        lines.append(
-            f"with {hops} hops a part needs {quality.edges_kept:.1%} of the edges, and a vertex is needed by "
-            f"{quality.replication:.2f} parts"
-        )
-    return "\n".join(lines)

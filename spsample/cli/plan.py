@@ -229,15 +229,11 @@ def _show_cluster(facts: dict[str, Any], plan: ClusterPlan) -> None:
     """Print the plan: a line per replication, memory, phases of those that fit, and what to take."""
     batches = count(facts["num_batches"], "minibatch", "minibatches")
     nodes = count(-(-facts["ranks"] // facts["ranks_per_node"]), "node", "nodes")
-    print_line(
-        f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, "
-        f"{facts['feature_bytes']:,} bytes of features per vertex"
-    )
+    size = f"{facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges"
+    print_line(f"{facts['source']}: {size}, {facts['feature_bytes']:,} bytes of features per vertex")
     print_line(f"{batches} of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}")
-    print_line(
-        f"{count(facts['ranks'], 'rank', 'ranks')} of {format_bytes(facts['memory_per_rank'])} on {nodes}, "
-        f"network {facts['network']['name']}, algorithm {facts['algorithm']}"
-    )
+    ranks = f"{count(facts['ranks'], 'rank', 'ranks')} of {format_bytes(facts['memory_per_rank'])} on {nodes}"
+    print_line(f"{ranks}, network {facts['network']['name']}, algorithm {facts['algorithm']}")
     print_line(f"predicted from {count(facts['pilot_batches'], 'pilot batch', 'pilot batches')}")
     print_line("")
     grids = {str(grid["replication"]): grid for grid in facts["grids"]}

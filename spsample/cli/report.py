@@ -85,12 +85,9 @@ class EpochProgress(Display, Callback):
         if progress.step == 0 or self._quiet:
             return
         trained, steps = progress.next_batch // trainer.loader.batches_per_step, len(trainer.loader)
-        if trainer.is_over:
-            print_progress(f"all {progress.epoch} epochs are trained")
-        elif trained >= steps:
-            print_progress(f"goes on at the end of epoch {progress.epoch + 1}")
-        else:
-            print_progress(f"goes on at epoch {progress.epoch + 1}, step {trained + 1} of {steps}")
+        number = f"epoch {progress.epoch + 1}"
+        where = f"{number}, step {trained + 1} of {steps}" if trained < steps else f"the end of {number}"
+        print_progress(f"all {progress.epoch} epochs are trained" if trainer.is_over else f"goes on at {where}")
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
         """Take note of the loss."""

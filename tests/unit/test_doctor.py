@@ -101,7 +101,7 @@ def stand_in(tmp_path, monkeypatch, source):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(machine, "installed_version", lambda *names: "1.0")
     package = Package("data", "stand_in_package", ("stand-in",), "tests", "stand-in", "m.more()")
-    return package_findings([package], str)[0]
+    return package_findings([package])[0]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_packages_after_one_that_ends_the_process(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(machine, "installed_version", lambda *names: "1.0")
-    findings = package_findings([Package("data", name, (name,), "tests", "it", "'here'") for name in sources], str)
+    findings = package_findings([Package("data", name, (name,), "tests", "it", "'here'") for name in sources])
     assert [finding.status for finding in findings] == ["ok", "broken", "ok", "broken"]
     assert findings[2].detail == "1.0, here"
     assert "status 3" in findings[1].detail
@@ -142,7 +142,7 @@ def test_what_raises_is_a_finding(monkeypatch):
 
     monkeypatch.setattr(machine, "PACKAGES", ())
     monkeypatch.setattr(machine, "hardware", fail)
-    findings = machine.survey(str)
+    findings = machine.survey()
     assert any("odd machine" in finding.detail and finding.status == "warning" for finding in findings)
 
 
