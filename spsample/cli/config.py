@@ -33,7 +33,7 @@ else:
 
 
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
-_GRAPH = "a graph instead: a store, or a generated one such as rmat:18,15, from which a larger one can be guessed"
+_GRAPH = "leave it out: plan with a store, or with a generated graph such as rmat:18,15"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"
 REMOVED = {
     "cache-report": {"figure": "leave it out: --json and --output have all figures"},
