@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
-from spsample.data import smaller_graph
+from spsample.data import load_dataset
 from spsample.errors import InputError
 from spsample.features import PartitionedFeatures
 from spsample.planning.cluster import (
@@ -87,18 +87,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class Published:
-    """A graph of the paper, its table 3: vertices, edges, minibatches of 1,024 seeds, features of a vertex."""
+    """A graph of the paper, its table 3: vertices, edges, minibatches of 1,024 seeds, features of a vertex.
+
+    `pilot` is an R-MAT graph of about its average degree, with some four million edges.
+    """
 
     num_nodes: int
     num_edges: int
     batches: int
     features: int
+    pilot: str
 
 
 PUBLISHED = {
-    "products": Published(2_400_000, 126_000_000, 196, 100),
-    "protein": Published(8_700_000, 1_300_000_000, 1024, 128),
-    "papers": Published(111_000_000, 1_600_000_000, 1172, 128),
+    "products": Published(2_400_000, 126_000_000, 196, 100, "rmat:16,32"),
+    "protein": Published(8_700_000, 1_300_000_000, 1024, 128, "rmat:14,117"),
+    "papers": Published(111_000_000, 1_600_000_000, 1172, 128, "rmat:18,8"),
 }
 
 
@@ -108,7 +112,7 @@ def pilot_like(name: str, sampler: Sampler, *, batch_size: int = 1024) -> Pilot:
         raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(PUBLISHED))
     size = PUBLISHED[name]
     return scaled_pilot(
-        smaller_graph("rmat", size.num_nodes, size.num_edges / size.num_nodes),
+        load_dataset(size.pilot).graph,
         sampler,
         num_nodes=size.num_nodes,
         num_edges=size.num_edges,

@@ -19,7 +19,7 @@ class Options(griffe.Extension):
         if not isinstance(annotation, griffe.ExprSubscript) or annotation.canonical_name != "Annotated":
             return
         kind, declared = annotation.slice.elements
-        if not isinstance(declared, griffe.ExprCall) or declared.canonical_path.rpartition(".")[2] != "Option":
+        if not isinstance(declared, griffe.ExprCall):  # of `Option`, or of it with a panel
             return
         attr.annotation = kind
         attr.docstring = griffe.Docstring(description(declared), parent=attr)

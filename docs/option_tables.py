@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from spsample.cli.main import app
 from spsample.cli.options import default_text, listed
-from spsample.cli.train_options import SETTINGS
+from spsample.cli.train import SETTINGS
 from spsample.settings import differing
 
 PAGE = Path(__file__).resolve().parent / "api" / "cli.md"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from spsample.features.lookahead import Lookahead
 from spsample.features.scores import usual_score
 from spsample.features.scores.registry import hottest
 from spsample.loading import BulkLoader
-from spsample.sampling import Sampler
 from spsample.sampling.workload import Workload
 from spsample.sparse import keys
 from spsample.store import Graph
@@ -143,7 +142,8 @@ class CacheReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        plain = {name: [entry._asdict() for entry in getattr(self, name)] for name in _LISTS}
+        lists = "hits", "unions", "copies", "partitions"
+        plain = {name: [entry._asdict() for entry in getattr(self, name)] for name in lists}
         once = self.first_aggregation
         return {**asdict(self), **plain, "first_aggregation": None if once is None else once._asdict()}
 
@@ -156,9 +156,6 @@ class CacheReport:
             If it was not measured.
         """
         return {(cell.score, cell.replacement, cell.budget): cell.hits for cell in self.hits}[name, replacement, budget]
-
-
-_LISTS = ("hits", "unions", "copies", "partitions")
 
 
 class NeededRows(NamedTuple):
@@ -197,8 +194,10 @@ class Loaded:
     bulk_size: int = 64
     random_seed: int = 0
 
-    def needed(self, epochs: int, *, seeds: Ids | None = None, sampler: Sampler | None = None) -> NeededRows:
+    def needed(self, epochs: int, **changes: Any) -> NeededRows:
         """Sample some epochs, fewer where they have very many vertices, and keep what their batches need.
+
+        `changes` are other seeds, or another sampler, than those of the workload.
 
         The epochs are others than those of training, and than those that the scores `presc` and `posterior` count by
         themselves: what is forecast is not measured on what chose the cache.
@@ -211,16 +210,9 @@ class Loaded:
         >>> needed.epochs, len(needed.batches), needed.num_rows, needed.counts(2).tolist()
         (2, 4, 8, [4, 4])
         """
-        work = self.workload
-        loader = BulkLoader(
-            work.graph,
-            work.seeds if seeds is None else seeds,
-            work.sampler if sampler is None else sampler,
-            batch_size=work.batch_size,
-            bulk_size=self.bulk_size,
-            random_seed=keys.trial_seed(keys.trial_seed(self.random_seed)),
-            prefetch=0,
-        )
+        work, seed = replace(self.workload, **changes), keys.trial_seed(keys.trial_seed(self.random_seed))
+        sizes: dict[str, Any] = {"batch_size": work.batch_size, "bulk_size": self.bulk_size, "prefetch": 0}
+        loader = BulkLoader(work.graph, work.seeds, work.sampler, **sizes, random_seed=seed)
         batches: list[Ids] = []
         num_edges = epoch = rows = 0
         while epoch < epochs and rows < MAX_IDS:
@@ -229,12 +221,6 @@ class Loaded:
                 batches += [np.array(batch.src_nodes, np.int64) for batch in bulk]
             rows, epoch = sum(map(len, batches)), epoch + 1
         return NeededRows(batches, epoch, num_edges)
-
-    def usual_scores(self, seeds: Ids) -> Scores:
-        """(n,) the scores that a cache takes by default, for some seeds."""
-        work = self.workload
-        name = usual_score(work.graph, work.sampler)
-        return score(name, work.graph, seeds, work.sampler, work.batch_size, random_seed=self.random_seed)
 
 
 # ---------------------------------------------------------------------------------------------------------- the report
@@ -298,14 +284,20 @@ def cache_report(
         require_int("bulk_size", bulk_size, minimum=1),
         random_seed,
     )
+    best = usual_score(work.graph, work.sampler)
     names, shares = _checked_choices(scores, budgets, budget)
-    ranks = _require_ranks(ranks, work.seeds)
+    if not names:
+        names = [name for name in SCORES if best == "posterior" or name not in ("posterior", "inclusion")]
+    distinct = len(np.unique(work.seeds))
+    if require_int("ranks", ranks, minimum=1) > distinct:
+        expected = f"at most as many as there are seeds: {distinct}"
+        raise InputError(argument="ranks", given=str(ranks), expected=expected, hint="ranks=1 leaves partitions out.")
     require_number("alpha", alpha, lambda x: x > 0, "a number above 0")
     needed = loaded.needed(require_int("epochs", epochs, minimum=1))
-    n, best = work.graph.num_nodes, usual_score(work.graph, work.sampler)
+    n = work.graph.num_nodes
     made = {
         name: score(name, work.graph, work.seeds, work.sampler, work.batch_size)
-        for name in dict.fromkeys([best, *(names or _possible(best))])
+        for name in dict.fromkeys([best, *names])
     }
     counts = needed.counts(n)
     bytes_of_epoch = counts / needed.epochs * float(row_bytes)
@@ -340,19 +332,6 @@ def _first_aggregation(loaded: Loaded, needed: NeededRows) -> FirstAggregation |
     return FirstAggregation(rows, shorter.num_edges / max(needed.num_edges, 1), 2 * rows, rows)
 
 
-def _possible(usual: str) -> list[str]:
-    """Scores that a sampler allows; two of them need its law."""
-    return [name for name in SCORES if usual == "posterior" or name not in ("posterior", "inclusion")]
-
-
-def _require_ranks(ranks: Any, seeds: Ids) -> int:
-    count, distinct = require_int("ranks", ranks, minimum=1), len(np.unique(seeds))
-    if count > distinct:
-        expected = f"at most as many as there are seeds: {distinct}"
-        raise InputError(argument="ranks", given=str(count), expected=expected, hint="ranks=1 leaves partitions out.")
-    return count
-
-
 def _checked(workload: Workload) -> Workload:
     """The workload with its seeds as an array, once it is known to be one that can be sampled."""
     require_type("workload", workload, Workload, "a Workload")
@@ -365,10 +344,10 @@ def _checked(workload: Workload) -> Workload:
 
 def _checked_choices(
     scores: Sequence[str] | None, budgets: Sequence[float], budget: float
-) -> tuple[list[str] | None, list[float]]:
+) -> tuple[list[str], list[float]]:
     """Scores and budgets as lists."""
-    names = None if scores is None else list(require_iterable("scores", scores, "names of scores"))
-    for name in names or ():
+    names = list(require_iterable("scores", () if scores is None else scores, "names of scores"))
+    for name in names:
         require_choice("scores", name, tuple(known for known in score_names() if known != "replay"))
     shares = list(require_iterable("budgets", budgets, "shares of the rows"))
     if not shares:
@@ -487,8 +466,9 @@ def partition_bytes(
         orders = {"shuffled": ([needed.batches[rank::ranks] for rank in range(ranks)], [scores] * ranks)}
         own = [work.seeds[parts[work.seeds] == part] for part in range(ranks)]
         if all(len(seeds) for seeds in own):
-            local = [loaded.needed(needed.epochs, seeds=seeds).batches for seeds in own]
-            orders["local"] = (local, [loaded.usual_scores(seeds) for seeds in own])
+            name, law = usual_score(work.graph, work.sampler), (work.sampler, work.batch_size)
+            own_scores = [score(name, work.graph, seeds, *law, random_seed=loaded.random_seed) for seeds in own]
+            orders["local"] = ([loaded.needed(needed.epochs, seeds=seeds).batches for seeds in own], own_scores)
         for order, (batches, scores_of) in orders.items():
             steps = min(map(len, batches))
             for cache, missed in _misses(loaded, batches, scores_of, budget).items():
@@ -568,8 +548,8 @@ def advise(report: CacheReport) -> list[str]:
     Rows per batch are 72% of all: no cache of a part helps much; larger batches do.
     """
     require_type("report", report, CacheReport, "a CacheReport")
-    parts = (_on_bulks, _on_partitions, _on_copies, _on_first_aggregation)
-    return [_on_caches(report), *filter(None, (part(report) for part in parts))]
+    parts = (_on_caches, _on_bulks, _on_partitions, _on_copies, _on_first_aggregation)
+    return [sentence for part in parts if (sentence := part(report))]
 
 
 def _on_caches(report: CacheReport) -> str:
@@ -582,11 +562,9 @@ def _on_caches(report: CacheReport) -> str:
     for budget in budgets:
         static, known = report.hit(first, "static", budget), report.hit(first, "lookahead", budget)
         if max(static, known) >= GOOD_HITS:
-            how = (
-                f'replacement="lookahead" ({known:.0%})'
-                if known > static + 0.05
-                else f"a set that stays ({static:.0%})"
-            )
+            how = f"a set that stays ({static:.0%})"
+            if known > static + 0.05:
+                how = f'replacement="lookahead" ({known:.0%})'
             return f'Cache {budget:.0%} of the rows by score="{first}", with {how} of the rows hit.'
     budget = budgets[-1]
     return (
@@ -637,11 +615,9 @@ def _on_copies(report: CacheReport) -> str | None:
 
 def _on_first_aggregation(report: CacheReport) -> str | None:
     once = report.first_aggregation
-    if once is not None and once.mean_bytes <= WORTH:
+    if once is None or once.gcn_bytes > WORTH:
+        return None
+    if once.mean_bytes <= WORTH:
         return f"Aggregate features once (spsample precompute): {once.mean_bytes:.0%} of the bytes of rows."
-    if once is not None and once.gcn_bytes <= WORTH:
-        return (
-            f"Features aggregated once pay for GCN ({once.gcn_bytes:.0%} of the bytes of rows), not for GraphSAGE"
-            f" ({once.mean_bytes:.0%})."
-        )
-    return None
+    gcn, sage = f"pay for GCN ({once.gcn_bytes:.0%} of the bytes of rows)", f"not for GraphSAGE ({once.mean_bytes:.0%})"
+    return f"Features aggregated once {gcn}, {sage}."

@@ -10,16 +10,15 @@ import typer
 
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.screen import bytes_column, print_json, print_line, print_sentence, print_table, unit_for, write_facts
+from spsample.cli.screen import print_json, print_line, print_sentence, print_table, write_facts
 from spsample.common.options import Option, at_least
-from spsample.common.units import count
+from spsample.common.units import count, format_bytes
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, RandomSeed, Seeds
 
 if TYPE_CHECKING:
     from spsample.advice import CacheReport
-    from spsample.sampling.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class CacheReportOptions(SamplerSizes, SamplerChoice):
         int | None, Option("Bytes of a row of features.", "Trial", check=at_least(1), unset="those of the data, or 400")
     ] = None
     ranks: Annotated[
-        int,
-        Option("Devices or ranks, for copies and partitions; 1: none.", "Ranks", check=at_least(1)),
+        int, Option("Devices or ranks, for copies and partitions; 1: none.", "Ranks", check=at_least(1))
     ] = 4
     alpha: Annotated[float, Option("Cost of a row from a peer over that of one from the host.", "Ranks")] = 0.5
     rank_budget: Annotated[float, Option("Share of the rows that each of them caches.", "Ranks")] = 0.05
@@ -64,21 +62,20 @@ def cache_report(
     """
     from spsample.advice import advise
     from spsample.advice import cache_report as measured
+    from spsample.data import load_dataset
+    from spsample.sampling.workload import Workload
 
     options = overridden(CacheReportOptions(), typed)
     if output is not None and not output.parent.is_dir():  # before anything is sampled
         raise InputError(argument="--output", given=str(output), expected="a file in a folder that exists")
-    workload, row_bytes = _workload(source, options, typed)
-    report = measured(
-        workload,
-        row_bytes,
-        bulk_size=options.bulk_size,
-        random_seed=options.random_seed,
-        epochs=options.epochs,
-        ranks=options.ranks,
-        alpha=options.alpha,
-        budget=options.rank_budget,
-    )
+    sampler = sampling.make_sampler(options, typed)
+    data = load_dataset(source)
+    row_bytes = options.row_bytes
+    if row_bytes is None:
+        row_bytes = 400 if data.x is None else 4 * data.x.shape[1]
+    work = Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size)
+    given = {name: getattr(options, name) for name in ("bulk_size", "random_seed", "epochs", "ranks", "alpha")}
+    report = measured(work, row_bytes, **given, budget=options.rank_budget)
     sentences = advise(report)
     facts = {"source": source, **report.as_dict(), "advice": sentences}
     if as_json:
@@ -89,39 +86,24 @@ def cache_report(
         write_facts(output, facts)
 
 
-def _workload(source: str, options: CacheReportOptions, typed: dict[str, Any]) -> tuple[Workload, int]:
-    """The batches, and the bytes of a row."""
-    from spsample.data import load_dataset
-    from spsample.sampling.workload import Workload
-
-    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
-    data = load_dataset(source)
-    width = 400 if data.x is None else 4 * data.x.shape[1]
-    sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes)
-    work = Workload(data.graph, sampling.seeds_of(data, options.seeds), sampler, options.batch_size)
-    return work, width if options.row_bytes is None else options.row_bytes
-
-
 def _show(report: CacheReport, sentences: list[str]) -> None:
     """Print what to do, then the tables that it comes from, each with its words explained."""
     for sentence in sentences:
         print_sentence(f"-> {sentence}")
     print_line("")
-    unit = unit_for([report.bytes_per_epoch])
-    share = report.rows_per_batch / report.num_nodes
     batches = count(report.num_batches, "batch", "batches")
     print_sentence(
-        f"{batches} an epoch, {report.rows_per_batch:,.0f} rows a batch: {share:.1%} of"
-        f" {report.num_nodes:,}. Without a cache {bytes_column([report.bytes_per_epoch], unit)[0]} {unit} an epoch."
+        f"{batches} an epoch, {report.rows_per_batch:,.0f} rows a batch: {report.rows_per_batch / report.num_nodes:.1%}"
+        f" of {report.num_nodes:,}. Without a cache {format_bytes(report.bytes_per_epoch)} an epoch."
         " A row is the features of a vertex."
     )
     print_line("")
     _show_hits(report)
-    _show_unions(report)
+    print_sentence('Where the rows of several batches are fetched together (fetch="bulk"), each comes once.')
+    unions = [(f"{union.k:,}", union.rows_per_batch) for union in report.unions]
+    print_table(["Batches fetched together", "rows each"], unions)
     if report.copies:
-        _show_copies(report)
-    if report.partitions:
-        _show_partitions(report)
+        _show_ranks(report)
 
 
 def _show_hits(report: CacheReport) -> None:
@@ -133,45 +115,30 @@ def _show_hits(report: CacheReport) -> None:
     budgets = sorted({share.budget for share in report.hits})
     rows = []
     for name, how in dict.fromkeys((share.score, share.replacement) for share in report.hits):
-        known = f", lookahead over {count(report.bulk_size, 'batch', 'batches')}" if how == "lookahead" else ""
-        rows.append([f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets)])
+        known = ", lookahead" if how == "lookahead" else ""
+        rows.append([f"{name}{known}", *(100 * report.hit(name, how, budget) for budget in budgets)])
     print_table(["Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets)], rows)
 
 
-def _show_unions(report: CacheReport) -> None:
-    print_sentence('Where the rows of several batches are fetched together (fetch="bulk"), each comes once.')
-    rows = ["rows a batch", *(f"{union.rows_per_batch:,.0f}" for union in report.unions)]
-    print_table(["Batches fetched together", *(f"{union.k:,}" for union in report.unions)], [rows])
-
-
-def _show_copies(report: CacheReport) -> None:
-    unit = unit_for([report.bytes_per_epoch])
+def _show_ranks(report: CacheReport) -> None:
+    """Print what copies on devices, and partitions over ranks, move."""
+    share = f"{report.budget:.0%}"
     print_sentence(
         "Each device keeps copies of some rows, by a plan, and asks its peers, the other devices, before the host. The"
         f" cost is that of all rows from the host; a row from a peer counts {report.alpha:g} of one from there."
     )
-    title = f"Copies, {report.ranks} devices of {report.budget:.0%} each"
     rows = []
     for plan in report.copies:
         cost = (plan.host_bytes + report.alpha * plan.peer_bytes) / max(report.bytes_per_epoch, 1.0)
-        rows.append([plan.method, *bytes_column([plan.host_bytes, plan.peer_bytes], unit), f"{100 * cost:.1f}"])
-    print_table([title, f"host, {unit}", f"peers, {unit}", "cost, %"], rows)
-
-
-def _show_partitions(report: CacheReport) -> None:
+        rows.append([plan.method, plan.host_bytes, plan.peer_bytes, 100 * cost])
+    print_table([f"Copies, {report.ranks} devices of {share} each", "host, bytes", "peers, bytes", "cost, %"], rows)
     print_sentence(
         "Each rank owns the rows of a part of the vertices, and receives others. Local batches have seeds of the rank's"
         " own part. The largest rank is given over the mean of the ranks."
     )
-    unit = unit_for([traffic.epoch for traffic in report.partitions])
-    caches = {
-        "none": "no cache",
-        "static": f"{report.budget:.0%} cached",
-        "lookahead": f"{report.budget:.0%}, lookahead",
-    }
+    caches = {"none": "no cache", "static": f"{share} cached", "lookahead": f"{share}, lookahead"}
     rows = []
-    for traffic in report.partitions:
-        uneven = traffic.largest / traffic.mean if traffic.mean else 1.0
-        name = f"{traffic.method}, {traffic.batches} batches, {caches[traffic.cache]}"
-        rows.append([name, *bytes_column([traffic.epoch], unit), f"{uneven:.2f}"])
-    print_table([f"Received by {report.ranks} ranks", f"{unit} an epoch", "largest rank"], rows)
+    for part in report.partitions:
+        name = f"{part.method}, {part.batches} batches, {caches[part.cache]}"
+        rows.append([name, part.epoch, part.largest / part.mean if part.mean else 1.0])
+    print_table([f"Received by {report.ranks} ranks", "epoch, bytes", "largest rank"], rows)

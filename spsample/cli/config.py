@@ -18,7 +18,7 @@ import difflib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import tomli_w
 import typer
@@ -33,6 +33,7 @@ else:
 
 
 _MEASURE = "leave it out: a plan's times are those of communication. spsample bench scaling measures ranks"
+_GRAPH = "leave it out: plan with a store, or with a generated graph such as rmat:18,15"
 _TRAIN = "leave it out: train with --pipeline cooperative and without it"
 REMOVED = {
     "cache-report": {"figure": "leave it out: --json and --output have all figures"},
@@ -42,7 +43,9 @@ REMOVED = {
         "cores_per_rank": _MEASURE,
         "hidden": _TRAIN,
         "partition": _TRAIN,
+        **dict.fromkeys(("like", "num_nodes", "average_degree", "num_seeds", "feature_bytes"), _GRAPH),
     },
+    "sample": {"format": "leave it out: bulks are .npz files"},
 }
 """Options that commands do not have any more, by command, and what to do instead."""
 
@@ -88,16 +91,20 @@ def write_config(path: str | Path, command: str, settings: Mapping[str, Any]) ->
         tomli_w.dump({command: known}, file)
 
 
-def set_defaults(ctx: typer.Context, path: str | Path) -> None:
+def set_defaults(ctx: typer.Context, path: str | None) -> str | None:
     """Make a file's settings the defaults of the command that is about to run; those of ``--set`` win.
+
+    Without a path nothing is changed. The path is returned, as typer wants it of what it calls.
 
     Raises
     ------
     DataError, InputError
         As `read_config`, and where a key is no option of the command.
     """
-    table = read_config(path, ctx.command.name or "")
-    ctx.default_map = {**_by_parameter(ctx, str(path), table), **(ctx.default_map or {})}
+    if path is not None:
+        table = read_config(path, ctx.command.name or "")
+        ctx.default_map = {**_by_parameter(ctx, path, table), **(ctx.default_map or {})}
+    return path
 
 
 def check_given_once(ctx: typer.Context) -> None:
@@ -114,23 +121,21 @@ def check_given_once(ctx: typer.Context) -> None:
 
 
 def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table of settings, by the names of the command's parameters."""
+    """A table of settings, by the names of the command's parameters; lists as they would be typed."""
     keys = _keys(ctx.command.params)
     settings: dict[str, Any] = {}
     for key, value in table.items():
-        param, negates = keys.get(_underscored(key)) or _refuse_unknown(source, ctx.command, key, keys)
-        is_flag = _is_flag(param)
+        param, negates = keys.get(_key(key)) or _refuse_unknown(source, ctx.command, key, keys)
+        is_flag = getattr(param, "is_flag", False)
         if isinstance(value, bool) != is_flag:
             expected = "true or false" if is_flag else "a number or a text"
             raise InputError(argument=source, given=f"{key} = {value!r}", expected=expected)
-        settings[param.name] = value != negates if is_flag else _as_words(source, key, value)
+        if not isinstance(value, (bool, int, float, str, list, tuple)):
+            given = f"{key} of type {type(value).__name__}"
+            raise InputError(argument=source, given=given, expected="a number, a text, true, false or a list")
+        words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+        settings[param.name] = value != negates if is_flag else words
     return settings
-
-
-def _load(ctx: typer.Context, value: str | None) -> str | None:
-    if value is not None:
-        set_defaults(ctx, value)
-    return value
 
 
 def _set(ctx: typer.Context, texts: list[str] | None) -> None:
@@ -141,8 +146,8 @@ def _set(ctx: typer.Context, texts: list[str] | None) -> None:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(argument="--set", given=repr(text), expected="NAME=VALUE, as in lr=0.01")
-        key = keys.get(_underscored(name))
-        table[name] = _TRUTHS.get(value.lower(), value) if key is not None and _is_flag(key.param) else value
+        is_flag = getattr(keys.get(_key(name), (None,))[0], "is_flag", False)
+        table[name] = _TRUTHS.get(value.lower(), value) if is_flag else value
     settings = _by_parameter(ctx, "--set", table)
     ctx.meta[_SET] = list(settings)
     ctx.default_map = {**(ctx.default_map or {}), **settings}
@@ -151,75 +156,40 @@ def _set(ctx: typer.Context, texts: list[str] | None) -> None:
 _SET = "spsample.set"
 """The key of the names that ``--set`` gave, in the context of a command."""
 
-CONFIG: Any = typer.Option(
-    "--config",
-    metavar="FILE",
-    callback=_load,
-    is_eager=True,
-    help="TOML file with defaults, in the table of the command's name; options given here win.",
-)
+_FILE = "TOML file with defaults, in the table of the command's name; options given here win."
+CONFIG: Any = typer.Option("--config", metavar="FILE", callback=set_defaults, is_eager=True, help=_FILE)
 """For ``config: Annotated[str | None, CONFIG] = None`` in any command."""
 
-SET: Any = typer.Option(
-    "--set",
-    metavar="NAME=VALUE",
-    callback=_set,
-    is_eager=True,
-    help="Any option of --help-all, by its name; can be repeated.",
-)
+_ANY = "Any option of --help-all, by its name; can be repeated."
+SET: Any = typer.Option("--set", metavar="NAME=VALUE", callback=_set, is_eager=True, help=_ANY)
 """For ``set_: Annotated[list[str] | None, SET] = None`` in any command."""
 
 _NO_SETTINGS = ("config", "help", "help_all", "set")
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-class _Key(NamedTuple):
-    """The parameter of the command that a key of a table sets, or negates where it is a flag."""
-
-    param: Any
-    negates: bool = False
-
-
-def _keys(params: Iterable[Any]) -> dict[str, _Key]:
-    """The keys that a table can have."""
-    keys: dict[str, _Key] = {}
+def _keys(params: Iterable[Any]) -> dict[str, tuple[Any, bool]]:
+    """The keys that a table can have: the parameter that each sets, and whether it negates that flag."""
+    keys: dict[str, tuple[Any, bool]] = {}
     for param in params:
         names = [option for option in param.opts if option.startswith("--")] or [param.name]
-        keys |= {_key_of(name): _Key(param) for name in names}
-        keys |= {_key_of(option): _Key(param, negates=True) for option in param.secondary_opts}
+        keys |= {_key(name): (param, False) for name in names}
+        keys |= {_key(option): (param, True) for option in param.secondary_opts}
     return {name: key for name, key in keys.items() if name not in _NO_SETTINGS}
 
 
-def _key_of(option: str) -> str:
-    return _underscored(option.removeprefix("--"))
+def _key(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
 
 
-def _underscored(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _is_flag(param: Any) -> bool:
-    return getattr(param, "is_flag", False)
-
-
-def _as_words(source: str, key: str, value: Any) -> Any:
-    """A value as it would be typed: lists with commas."""
-    if isinstance(value, (list, tuple)):
-        return ",".join(str(entry) for entry in value)
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    given = f"{key} of type {type(value).__name__}"
-    raise InputError(argument=source, given=given, expected="a number, a text, true, false or a list")
-
-
-def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key]) -> NoReturn:
+def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, Any]) -> NoReturn:
     """Name the key that was meant: near in spelling, to it or to the name of its field."""
-    advice = REMOVED.get(command.name, {}).get(_underscored(key))
+    advice = REMOVED.get(command.name, {}).get(_key(key))
     if advice is not None:
         raise InputError(argument=source, given=f"{key}, a removed option", expected=advice)
-    words = {known.param.name: _key_of(known.param.opts[0]) for known in keys.values()} | {word: word for word in keys}
-    begun = [word for word in words if any(part.startswith(_underscored(key)) for part in word.split("_"))]
-    near = sorted(begun, key=len) or difflib.get_close_matches(_underscored(key), words, n=1, cutoff=0.7)
+    words = {param.name: _key(param.opts[0]) for param, _ in keys.values()} | {word: word for word in keys}
+    begun = [word for word in words if any(part.startswith(_key(key)) for part in word.split("_"))]
+    near = sorted(begun, key=len) or difflib.get_close_matches(_key(key), words, n=1, cutoff=0.7)
     hint = f"Did you mean {words[near[0]]!r}?" if near else f"See spsample {command.name} --help-all."
     given = repr(key) if source == "--set" else f"the key {key!r} in [{command.name}]"
     raise InputError(argument=source, given=given, expected=f"options of {command.name}", hint=hint)

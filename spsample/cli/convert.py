@@ -77,11 +77,7 @@ def _print(result: Conversion) -> None:
     seconds = sum(result.seconds.values())
     kind = "weighted" if result.weighted else "unweighted"
     ends = "" if result.columns is None else ", from column {} to column {}".format(*result.columns)
-    lines = (
-        f"{result.path}: {result.num_nodes:,} vertices, {result.num_edges:,} edges, {kind}{ends}",
-        f"from {result.edges_read:,} edges in {seconds:.1f} s "
-        f"({result.edges_read / max(seconds, 1e-9) / 1e6:.2f} million per second; "
-        f"{format_bytes(result.spilled_bytes)} of temporary records)",
-    )
-    for line in lines:
-        print_line(line)
+    print_line(f"{result.path}: {result.num_nodes:,} vertices, {result.num_edges:,} edges, {kind}{ends}")
+    rate = f"{result.edges_read / max(seconds, 1e-9) / 1e6:.2f} million per second"
+    spilled = f"{format_bytes(result.spilled_bytes)} of temporary records"
+    print_line(f"from {result.edges_read:,} edges in {seconds:.1f} s ({rate}; {spilled})")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,12 +16,13 @@ from typing import Annotated, Any
 
 import typer
 
-from spsample.cli.machine import find_program
-from spsample.cli.resuming import launched_variables, resume_command, resume_hint
+from spsample.cli.resuming import LAUNCHED, resume_command, resume_hint
 from spsample.cli.screen import print_message
+from spsample.common.checks import require_choice
 from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
+_COMMAND = "A command of spsample with its options, a script (.py), -m and a module, or a program."
 _GRACE = 10.0
 _AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _SHARED_CORES = {
@@ -34,10 +36,7 @@ _SHARED_CORES = {
 
 def launch(
     ctx: typer.Context,
-    command: Annotated[
-        list[str],
-        typer.Argument(help="A command of spsample with its options, a script (.py), -m and a module, or a program."),
-    ],
+    command: Annotated[list[str], typer.Argument(help=_COMMAND)],
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="How many.")] = 2,
     backend: Annotated[
         str, typer.Option(help="mpi (by mpirun), gloo (by torchrun), or auto: mpi where it is installed.")
@@ -55,22 +54,21 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     group: Any = ctx.find_root().command
-    line = with_launcher(_program(command, set(group.commands)), ranks, _backend(backend))
+    require_choice("--backend", backend, ("auto", "mpi", "gloo"))
+    by = backend
+    if backend == "auto":
+        by = "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
+    line = with_launcher(_program(command, set(group.commands)), ranks, by)
     start = time.time()
-    status = run_ranks(line, ranks_environment(ranks) | launched_variables())
-    if status not in (0, 2):
-        _print_resume_hint(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, start)
+    status = run_ranks(line, ranks_environment(ranks) | {LAUNCHED: "1"})
+    resumed = None if status in (0, 2) else resume_command(command)
+    if resumed is not None:
+        folder, words = resumed
+        settings = folder / "config.toml"
+        if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
+            again = ["launch", "-n", str(ranks), "--backend", backend, *words]
+            print_message(resume_hint(folder, again, ranks=ranks))
     raise typer.Exit(status)
-
-
-def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: float) -> None:
-    """Print how to go on, where the ranks were those of a training with checkpoints that had begun."""
-    resumed = resume_command(command)
-    if resumed is None:
-        return
-    settings = resumed[0] / "config.toml"
-    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
-        print_message(resume_hint(resumed[0], [*words, *resumed[1]], ranks=ranks))
 
 
 def _program(command: list[str], names: set[str]) -> list[str]:
@@ -90,12 +88,15 @@ def _program(command: list[str], names: set[str]) -> list[str]:
     return command
 
 
-def _backend(backend: str) -> str:
-    if backend not in ("auto", "mpi", "gloo"):
-        raise InputError(argument="--backend", given=repr(backend), expected="'auto', 'mpi' or 'gloo'")
-    if backend != "auto":
-        return backend
-    return "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
+def find_program(name: str) -> str | None:
+    """The path of a program beside the running Python, such as those that pip installed with it, else of PATH.
+
+    Examples
+    --------
+    >>> find_program("a-program-that-nobody-has") is None
+    True
+    """
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
@@ -143,33 +144,25 @@ def run_ranks(line: list[str], environment: dict[str, str]) -> int:
     """Run the launcher to its end; a signal for this process goes to it, once, and it ends its ranks."""
     ranks = subprocess.Popen(line, env=environment, start_new_session=True)
     received: list[int] = []
+    patience = threading.Timer(_GRACE, _end_all, [ranks])
+    patience.daemon = True
 
     def pass_on(number: int, frame: object) -> None:
         if received:  # the second one: no more patience
             _end_all(ranks)
+        else:
+            patience.start()
         received.append(number)
         ranks.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        status = _wait(ranks, received)
+        status = ranks.wait()
     finally:
+        patience.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 + received[0] if received else status if status >= 0 else 128 - status
-
-
-def _wait(ranks: subprocess.Popen[bytes], received: list[int]) -> int:
-    while not received:
-        try:
-            return ranks.wait(0.5)
-        except subprocess.TimeoutExpired:
-            continue
-    try:
-        return ranks.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        _end_all(ranks)
-        return ranks.wait()
 
 
 def _end_all(ranks: subprocess.Popen[bytes]) -> None:

@@ -54,7 +54,8 @@ class _CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        form, warnings.formatwarning = warnings.formatwarning, _as_line
+        form = warnings.formatwarning
+        warnings.formatwarning = lambda message, *_, **__: f"spsample: warning: {message}\n"  # without its place
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -62,20 +63,19 @@ class _CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(STOPPED) from None
         except Exception as failure:
-            commands: Any = self.commands
             name = str(ctx.invoked_subcommand)
             error = _refused(name, failure)
             if not isinstance(error, (SpSampleError, OSError)):
                 raise
-            _print_error(error, as_typed(error, commands[name].params if name in commands else ()))
+            params: Any = self.commands[name].params if name in self.commands else ()
+            launch, text = detect(), f"error: {as_typed(error, params)}"
+            if launch.size == 1:
+                print_message(text)
+            elif reports_error(error, launch.rank):
+                print_message(f"rank {launch.rank}: {text}")
             raise typer.Exit(2) from None
         finally:
             warnings.formatwarning = form
-
-
-def _as_line(message: Any, *_: Any, **__: Any) -> str:
-    """Return a warning as a line of the command: a user has no use for its place in the sources."""
-    return f"spsample: warning: {message}\n"
 
 
 def _refused(command: str, error: Exception) -> Exception:
@@ -120,15 +120,6 @@ def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
     return type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint)
 
 
-def _print_error(error: BaseException, typed: BaseException) -> None:
-    """One line, in the words of the command line; of several ranks, from the one that has the error."""
-    launch = detect()
-    if launch.size == 1:
-        print_message(f"error: {typed}")
-    elif reports_error(error, launch.rank):
-        print_message(f"rank {launch.rank}: error: {typed}")
-
-
 def bench(ctx: typer.Context) -> None:
     """Measure: sampling, loaders, epochs, traffic, beside other libraries; reports, comparisons, figures of papers.
 
@@ -147,16 +138,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
 )
-app.command()(train)
-app.command()(convert)
-app.command()(info)
-app.command()(doctor)
-app.command()(sample)
-app.command()(plan)
-app.command("cache-report")(cache_report)
-app.command()(partition)
-app.command()(precompute)
-app.command()(reorder)
+for command in (train, convert, info, doctor, sample, plan, cache_report, partition, precompute, reorder):
+    app.command(command.__name__.replace("_", "-"))(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})(bench)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
@@ -170,8 +153,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     show_version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that come before the command, and settle how waiting threads behave."""

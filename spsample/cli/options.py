@@ -115,11 +115,8 @@ def default_text(setting: Setting, preset: Iterable[str] = ()) -> str:
     if setting.type is bool:
         on, _, off = setting.flags.split()[0].partition("/")
         return (on if setting.default else off).removeprefix("--")
-    return _text(setting.default)
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    default = setting.default
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def overridden(settings: _Settings, typed: Mapping[str, Any]) -> _Settings:
@@ -165,23 +162,14 @@ def _parsed(setting: Setting, value: Any) -> Any:
         return setting.option.parse(value)
     if get_origin(setting.type) is not tuple:
         return value
-    if get_args(setting.type)[0] is int:
-        return parse_sizes(setting.name, value)
-    return tuple(word.strip() for word in value.split(","))
-
-
-def parse_sizes(name: str, text: str) -> tuple[int, ...]:
-    """Return the integers of a text.
-
-    Examples
-    --------
-    >>> parse_sizes("fanouts", "15,10")
-    (15, 10)
-    """
+    words = [word.strip() for word in value.split(",")]
+    if get_args(setting.type)[0] is not int:
+        return tuple(words)
     try:
-        return tuple(int(word) for word in text.split(","))
+        return tuple(map(int, words))
     except ValueError:
-        raise InputError(argument=name, given=repr(text), expected="integers with commas, as in 15,10") from None
+        expected = "integers with commas, as in 15,10"
+        raise InputError(argument=setting.name, given=repr(value), expected=expected) from None
 
 
 def written(classes: Iterable[Any], values: Mapping[str, Any]) -> dict[str, Any]:

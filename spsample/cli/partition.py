@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
+from spsample.cli.sampling import seeds_of
+from spsample.cli.screen import print_facts, print_json, print_line
 from spsample.common.checks import require_choice
 from spsample.errors import InputError
-from spsample.store.folder import whole_file
+from spsample.store.folder import require_free_path, system_errors, whole_file
 
 if TYPE_CHECKING:
-    from spsample.data import Dataset, PartitionQuality
+    from spsample.data import Dataset
 
 
 def partition(
@@ -57,32 +57,37 @@ def partition(
     if not as_json:  # METIS holds Python's global lock: no thread can speak meanwhile
         cut = f"{method} makes {num_parts:,} parts of {graph.num_nodes:,} vertices and {graph.num_edges:,} edges"
         print_progress(f"{cut}, and says nothing until it has")
-    with nullcontext() if out is None else _new_file(out) as file:
-        parts = partition_vertices(graph, num_parts, method, seeds=train, hops=hops, random_seed=random_seed)
-        made = []
-        if stores is not None and hops is not None:
-            made = write_part_stores(source, parts, num_parts, stores, hops=hops, evaluation=evaluation)
-        if file is not None:
+    parts = partition_vertices(graph, num_parts, method, seeds=train, hops=hops, random_seed=random_seed)
+    made = []
+    if stores is not None and hops is not None:
+        made = write_part_stores(source, parts, num_parts, stores, hops=hops, evaluation=evaluation)
+    if out is not None:
+        with system_errors(out, "a file that can be written"), whole_file(out) as file:
             np.save(file, parts)
     quality = partition_quality(graph, parts, num_parts, seeds=train, hops=hops)
     if as_json:
         places = {"file": None if out is None else str(out), "stores": [str(path) for path in made]}
-        print(json.dumps({"parts": num_parts, "method": method, **places, **quality._asdict()}))
+        print_json({"parts": num_parts, "method": method, **places, **quality._asdict()})
         return
     for place in (out, stores):
         if place is not None:
-            print(f"{place}: {graph.num_nodes:,} vertices in {num_parts} parts by {method}")
-    print(_described(quality, hops))
+            print_line(f"{place}: {graph.num_nodes:,} vertices in {num_parts} parts by {method}")
+    largest = f"rows and entries {quality.largest:.3f} times the mean, train vertices {quality.train_balance:.3f} times"
+    facts = {"largest part": largest, "cut": f"{quality.cut:.2%} of the edges", "empty parts": quality.empty or None}
+    if hops is not None:
+        copies = f"a vertex is needed by {quality.replication:.2f} parts"
+        facts[f"{hops} hops"] = f"a part needs {quality.edges_kept:.1%} of the edges, {copies}"
+    print_facts(facts)
 
 
 def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, overwrite: bool) -> None:
     """Refuse places that cannot be written to, before any work is done."""
-    from spsample.store.folder import require_free_path
-
     if out is None and stores is None:
         raise InputError(argument="--out", given="nothing", expected="a file, or --stores with a folder")
     if out is not None and out.suffix != ".npy":
         raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
+    if out is not None and not os.access(out.parent, os.W_OK):
+        raise InputError(argument="--out", given=str(out), expected="a file in a folder that can be written to")
     if out is not None and out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
     if stores is not None:
@@ -93,41 +98,11 @@ def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, ov
 
 def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
     """The data set with the train vertices that `--seeds` names."""
-    require_choice("seeds", seeds, ("auto", "train", "all"))
-    has_train = len(dataset.train_idx) > 0
-    if seeds == "train" and not has_train:
-        raise InputError(argument="seeds", given=f"'train' of {dataset.name!r}, which has none", expected="all")
-    if has_train and seeds != "all":
+    train = seeds_of(dataset, require_choice("seeds", seeds, ("auto", "train", "all")))
+    if train is dataset.train_idx:
         return dataset
     if evaluation:
-        given = "validation vertices apart from all vertices" if has_train else f"{dataset.name!r}, which has no split"
+        given = f"it with --seeds {seeds} of {dataset.name!r}: no validation vertices apart from these"
         raise InputError(argument="evaluation", given=given, expected="a data set with a split, and --seeds train")
     none = np.empty(0, np.int64)
-    return replace(dataset, train_idx=np.arange(dataset.graph.num_nodes), val_idx=none, test_idx=none)
-
-
-def _described(quality: PartitionQuality, hops: int | None) -> str:
-    """Return the measures, in a few lines."""
-    empty = f"; {quality.empty} parts are empty" if quality.empty else ""
-    lines = [
-        f"rows and entries of the largest: {quality.largest:.3f} times the mean; train vertices of the largest: "
-        f"{quality.train_balance:.3f} times; {quality.cut:.2%} of the edges join two parts{empty}"
-    ]
-    if hops is not None:
-        lines.append(
-            f"with {hops} hops a part needs {quality.edges_kept:.1%} of the edges, and a vertex is needed by "
-            f"{quality.replication:.2f} parts"
-        )
-    return "\n".join(lines)
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """`whole_file`, opened before the work is done: a path that cannot be written is an error at once."""
-    try:
-        with whole_file(path) as file:
-            yield file
-    except OSError as error:
-        raise InputError(
-            argument="--out", given=f"{str(path)!r}: {error.strerror}", expected="a file in a folder that exists"
-        ) from error
+    return replace(dataset, train_idx=train, val_idx=none, test_idx=none)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from spsample.cli.screen import console, has_bars, print_message
+from spsample.cli.screen import console, print_message
 from spsample.common.locks import renewed
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Display:
 
     def __init__(self, *columns: ProgressColumn, quiet: bool) -> None:
         where = console(stderr=True)
-        shows_bars = has_bars(where) and not quiet
+        shows_bars = where.is_terminal and not where.is_dumb_terminal and not quiet
         self.prints_lines = not shows_bars and not quiet
         self.bars = Progress(*columns, TimeElapsedColumn(), console=where, disable=not shows_bars)
         self._shown = ExitStack()

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spsample.cli.progress import print_note
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 from spsample.store.npy import map_npy
 
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class RanksData:
-    """Data sets that every rank opens from the same store; what is no store yet becomes one in a temporary folder.
+    """Data sets of a command: on several ranks, each opens the same store.
+
+    What is no store yet becomes one in a temporary folder. On one rank data sets are loaded as they are.
 
     Parameters
     ----------
@@ -42,11 +43,14 @@ class RanksData:
         self._number = 0
 
     def load(self, spec: str, split: int, random_seed: int) -> tuple[Dataset, str]:
-        """The data set as maps of a store, and the store; collective. Rank 0 alone generates, reads or fetches."""
+        """The data set, and the store whose maps it is; collective. Rank 0 alone generates, reads or fetches."""
         from spsample.comm import collective
         from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
         from spsample.data.stored import is_store
+
+        if self._comm.size == 1:
+            return load_dataset(spec, split=split, random_seed=random_seed), spec
 
         def loaded() -> tuple[str, int, dict[str, Any]]:
             if is_store(spec):
@@ -55,7 +59,8 @@ class RanksData:
             own = {"name": dataset.name, "split": split, "num_splits": dataset.num_splits}
             return self._saved(dataset), 0, own
 
-        self._make_folder()
+        if self._folder is None and self._comm.rank == 0:
+            self._folder = Path(tempfile.mkdtemp(prefix="spsample-"))
         path, stored_split, own = broadcast_object(self._comm, loaded)
         with collective(self._comm):
             dataset = load_dataset(_visible(path), split=stored_split)
@@ -66,6 +71,9 @@ class RanksData:
         from spsample.comm import collective
         from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
+
+        if self._comm.size == 1:
+            return prepare(dataset)
 
         def prepared() -> tuple[str | None, str, str]:
             ready = prepare(dataset)
@@ -81,16 +89,12 @@ class RanksData:
 
     def seed_parts(self) -> NDArray[Any] | None:
         """The part of each vertex, of a graph that every rank has: whose batches its seeds belong to."""
-        return None if self._options.partitioned else self._parts()
+        return None if self._options.partitioned or self._comm.size == 1 else self._parts()
 
     def close(self) -> None:
         """Remove what was temporary."""
         if self._folder is not None and self._comm.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _make_folder(self) -> None:
-        if self._folder is None and self._comm.rank == 0:
-            self._folder = Path(tempfile.mkdtemp(prefix="spsample-"))
 
     def _saved(self, dataset: Dataset) -> str:
         from spsample.data import save_dataset
@@ -104,21 +108,18 @@ class RanksData:
         from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
         from spsample.features import FeatureStore
 
-        on_ranks: dict[str, Any] = {}
+        x: Any = dataset.x
         if not self._options.partitioned:
-            on_ranks["graph"] = ReplicatedGraph(dataset.graph, self._comm)
-            if dataset.x is not None:
-                on_ranks["x"] = FeatureStore.open(path)
-            return replace(dataset, **on_ranks)
+            graph: Any = ReplicatedGraph(dataset.graph, self._comm)
+            return replace(dataset, graph=graph, x=None if x is None else FeatureStore.open(path))
         if self._grid is None:
             self._grid = ProcessGrid(self._comm, self._options.replication)
-        grid = self._grid
-        algorithm, hubs, parts = self._options.algorithm, self._options.replicate_hubs, self._parts()
-        on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
-        if dataset.x is not None:
-            dtype = self._options.feature_dtype
-            on_ranks["x"] = FeatureStore.open(path, grid=grid, dtype=dtype, partition=parts)
-        return replace(dataset, **on_ranks)
+        grid, parts = self._grid, self._parts()
+        algorithm, hubs = self._options.algorithm, self._options.replicate_hubs
+        graph = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
+        if x is not None:
+            x = FeatureStore.open(path, grid=grid, dtype=self._options.feature_dtype, partition=parts)
+        return replace(dataset, graph=graph, x=x)
 
     def _parts(self) -> NDArray[Any] | None:
         """The block row of each vertex, where the user gives them."""
@@ -183,10 +184,3 @@ def check_rank_options(options: RankOptions, ranks: int, batches: str | None = N
     if batches == "local" and options.partition is None and ranks > 1:
         expected = "--partition too: a file of `spsample partition` with as many parts as ranks"
         raise InputError(argument="--batches", given="local with --replicated", expected=expected)
-
-
-def note_ignored_options(options: RankOptions) -> None:
-    """Name the options that have no effect on one rank."""
-    idle = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
-    if idle:
-        print_note(f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect on one rank")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import sampling
-from spsample.cli.options import AsJson, overridden, with_options
+from spsample.cli.options import AsJson, overridden, refuse_given, with_options
 from spsample.cli.progress import PhaseProgress, print_note
 from spsample.cli.screen import print_json, print_line
 from spsample.common.units import format_bytes
@@ -21,8 +21,6 @@ from spsample.store.npy import map_npy
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from spsample.reorder import Reordering
 
 
 @dataclass(frozen=True)
@@ -65,13 +63,16 @@ def reorder(
     """
     from spsample.reorder import reorder as run
     from spsample.reorder import restore
+    from spsample.reorder.reordering import check_paths
+    from spsample.store import GraphStore
 
     if undo:
-        _refuse_with_undo({"score": score, "relabel": relabel or None, "exact": exact or None, **typed})
+        given = {**typed, "score": score, "relabel": relabel or None, "exact": exact or None, "config": None}
+        refuse_given(given, given, "with --undo", "--undo without it")
         with PhaseProgress("bytes", quiet=as_json) as work:
             done = restore(store, out, memory_budget=memory_budget, progress=work.show)
     else:
-        _check_out(store, out)
+        GraphStore.open(check_paths(store, out)[0])  # before scores are computed; what is no store is no data set here
         name = score or "posterior"
         scores = _scores(store, name, typed)
         with PhaseProgress("bytes", quiet=as_json) as work:
@@ -81,22 +82,10 @@ def reorder(
     if as_json:
         print_json(asdict(done))
         return
-    _print(done, undo=undo)
-
-
-def _refuse_with_undo(typed: dict[str, Any]) -> None:
-    """Refuse what has no effect where the order is that of before."""
-    for name, value in typed.items():
-        if value is not None and name != "config":
-            raise InputError(argument=name, given=f"{value} with --undo", expected="--undo without it")
-
-
-def _check_out(store: Path, out: Path) -> None:
-    """Refuse paths before scores are computed; what is no store is no data set here."""
-    from spsample.reorder.reordering import check_paths
-    from spsample.store import GraphStore
-
-    GraphStore.open(check_paths(store, out)[0])
+    size = f"{done.num_nodes:,} vertices, {done.num_edges:,} edges, {format_bytes(done.nbytes)}"
+    print_line(f"{done.path}: {size} in {done.seconds:.1f} s")
+    if done.relabelled and not undo:
+        print_note("vertices have new numbers: this is another graph, and its minibatches differ")
 
 
 def _scores(store: Path, name: str, typed: dict[str, Any]) -> NDArray[np.float64]:
@@ -114,15 +103,5 @@ def _scores(store: Path, name: str, typed: dict[str, Any]) -> NDArray[np.float64
         expected = f"one of {', '.join(score_names())}, or a file that ends with .npy"
         raise InputError(argument="score", given=repr(name), expected=expected)
     dataset = load_dataset(str(store))
-    sampling.require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
-    sampler = sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
+    sampler = sampling.make_sampler(options, typed)
     return score(name, dataset.graph, sampling.seeds_of(dataset, options.seeds), sampler, options.batch_size)
-
-
-def _print(done: Reordering, *, undo: bool) -> None:
-    print_line(
-        f"{done.path}: {done.num_nodes:,} vertices, {done.num_edges:,} edges, {format_bytes(done.nbytes)} "
-        f"in {done.seconds:.1f} s"
-    )
-    if done.relabelled and not undo:
-        print_note("vertices have new numbers: this is another graph, and its minibatches differ")

@@ -1,21 +1,26 @@
-"""Texts of `spsample train`: the settings before a run, tables of its results."""
+"""Texts of `spsample train`: the settings before a run, its progress, and tables of its results."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, unit_for
+from spsample.cli.progress import Display, elapsed, print_progress
+from spsample.cli.screen import print_line, print_sentence, print_table
 from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
 from spsample.settings import METRIC_NAMES
 from spsample.timeline import stage_times, work_seconds
+from spsample.training import Callback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from spsample.training import Trainer, TrainResult
+    from spsample.data import Dataset
+    from spsample.training import EpochRecord, Trainer, TrainResult
     from spsample.training.results import RankSummary
 
 
@@ -25,199 +30,118 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
     ``ranks`` describes the placement on several ranks.
     """
     graph, loader = trainer.graph, trainer.loader
-    where = f"backend {settings['backend']}{_threads(settings['backend'])}"
+    threads = f", {count(get_num_threads(), 'thread', 'threads')}" if settings["backend"] == "cpu" else ""
     seeds = min(loader.batch_size, len(loader.seeds))
-    lines = (
+    print_line(
         f"{trainer.dataset.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges; "
         f"{count(loader.num_batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
-        f"sampled up to {loader.bulk_size:,} at once ({where})",
-        *([] if ranks is None else [f"ranks: {ranks}; {count(len(loader), 'step', 'steps')} per epoch"]),
-        f"sampler: {trainer.sampler}",
-        "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
+        f"sampled up to {loader.bulk_size:,} at once (backend {settings['backend']}{threads})"
     )
-    for line in lines:
-        print_line(line)
+    if ranks is not None:
+        print_line(f"ranks: {ranks}; {count(len(loader), 'step', 'steps')} per epoch")
+    print_line(f"sampler: {trainer.sampler}")
+    words = []
+    for name, value in settings.items():
+        if name == "dataset" or value is None or value is False:
+            continue
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {text}"))
+    print_line(f"settings: {' '.join(words)}")
 
 
-def _threads(backend: str) -> str:
-    if backend != "cpu":
-        return ""
-    return f", {count(get_num_threads(), 'thread', 'threads')}"
+class EpochProgress(Display, Callback):
+    """Progress of a training, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute.
+
+    Parameters
+    ----------
+    dataset
+        The data set.
+    epochs
+        Passes over it.
+    quiet
+        Print nothing.
+    """
+
+    def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
+        columns = TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}")
+        super().__init__(*columns, quiet=quiet)
+        self._quiet = quiet
+        self._metric = METRIC_NAMES.get(dataset.metric, dataset.metric)
+        self._epochs = epochs
+        self._val = "-"
+        self._trainer: Trainer | None = None
+        self._loss = 0.0
+        self._begin = time.monotonic()
+        self._task = self.bars.add_task("", total=epochs)
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Print where a resumed run goes on."""
+        progress = trainer.progress
+        self._trainer, self._begin = trainer, time.monotonic()
+        self.bars.update(self._task, completed=progress.epoch)
+        if not self._quiet:
+            for note in trainer.notes:
+                print_progress(note)
+        if progress.step == 0 or self._quiet:
+            return
+        trained, steps = progress.next_batch // trainer.loader.batches_per_step, len(trainer.loader)
+        number = f"epoch {progress.epoch + 1}"
+        where = f"{number}, step {trained + 1} of {steps}" if trained < steps else f"the end of {number}"
+        print_progress(f"all {progress.epoch} epochs are trained" if trainer.is_over else f"goes on at {where}")
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """Take note of the loss."""
+        self._loss = loss
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """Take note of an epoch that is over."""
+        if record.val is not None:
+            self._val = percent(record.val)
+        shown = f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
+        self.bars.update(self._task, advance=1, description=shown)
+        if self.prints_lines:
+            val = "" if record.val is None else f"validation {self._metric} {percent(record.val)}, "
+            took = elapsed(time.monotonic() - self._begin)
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
+        self._begin = time.monotonic()
+
+    def status(self) -> str:
+        """Return the progress of the epoch under way, in words."""
+        if self._trainer is None:
+            return ""
+        progress, steps = self._trainer.progress, len(self._trainer.loader)
+        if progress.epoch >= self._epochs:
+            return "evaluation of the result"
+        done = f"step {progress.next_batch // self._trainer.loader.batches_per_step} of {steps}"
+        return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"
 
 
-def _matters(name: str, value: Any) -> bool:
-    """Return whether a setting is an option to be typed."""
-    return name != "dataset" and value is not None and value is not False
-
-
-def _typed(name: str, value: Any) -> str:
-    option = "--" + name.replace("_", "-")
-    return option if value is True else f"{option} {_text(value)}"
-
-
-def _text(value: Any) -> str:
-    return ",".join(str(entry) for entry in value) if isinstance(value, list) else str(value)
+# --------------------------------------------------------------------------------------------------- after the training
 
 
 def print_results(results: Sequence[TrainResult]) -> None:
     """Print the figures of merit of one run, or of those on several splits and seeds."""
+    first, metric = results[0], METRIC_NAMES[results[0].metric]
     if len(results) == 1:
-        print_sentence(_figures(results[0]))
+        print_sentence(
+            f"test {metric} {percent(first.test)} (validation {percent(first.val)}), "
+            f"from epoch {first.best_epoch + 1} of {len(first.history)}"
+        )
     else:
-        _print_runs(results)
-    for note in _notes(results):
-        print_sentence(note)
-
-
-def print_phases(results: Sequence[TrainResult]) -> None:
-    """Print the seconds per phase, summed over the runs: the longest first."""
-    from spsample.training.results import total_seconds
-
-    measured = total_seconds(results)
-    totals = work_seconds(measured)
-    whole = sum(totals.values())
-    print_line("")
-    print_sentence("time per phase, the longest first")
-    rows = [["total", f"{whole:,.2f}", ""]]
-    for phase, seconds in sorted(totals.items(), key=lambda item: -item[1]):
-        rows.append([phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}"])
-    print_table(["phase", "seconds", "share, %"], rows)
-    _explain_phases(measured)
-    for sentence in _cache_sentence([result.cache for result in results if result.cache is not None]):
-        print_sentence(sentence)
-
-
-def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """Yield a sentence about the sources of feature rows, in all runs or on all ranks; nothing without a cache."""
-    if not counts:
-        return
-    hits, misses, hit_bytes, miss_bytes = (
-        sum(count[name] for count in counts) for name in ("hits", "misses", "hit_bytes", "miss_bytes")
-    )
-    share = percent(hits / max(hits + misses, 1))
-    yield (
-        f"features: {share} of {hits + misses:,.0f} rows cached; "
-        f"{format_bytes(hit_bytes)} from the cache, {format_bytes(miss_bytes)} from their source"
-    )
-
-
-def print_ranks(summary: RankSummary) -> None:
-    """Print seconds and traffic by phase: of the rank that has most, and of a rank in the mean."""
-    _print_rank_seconds(summary)
-    for sentence in _cache_sentence(summary.cache):
-        print_sentence(sentence)
-    if summary.traffic:
-        _print_rank_traffic(summary)
-
-
-def _print_rank_seconds(summary: RankSummary) -> None:
-    print_line("")
-    print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
-    measured = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
-    means = work_seconds(measured)
-    rows = [["total", f"{sum(means.values()):,.2f}", ""]]
-    for phase in sorted(means, key=lambda phase: -means[phase]):
-        rows.append([phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max"))])
-    print_table(["phase", "mean, s", "most, s"], rows)
-    _explain_phases(measured)
-
-
-_WAITED_FOR = {"input": "for input, s", "room": "for room, s", "ranks": "for ranks, s"}
-"""Headings of what a stage waits for: what the one before makes, a place in the queue after it, the other ranks."""
-
-
-def _explain_phases(seconds: Mapping[str, float]) -> None:
-    """Print which of the phases run beside the others, and how long each stage waited."""
-    stages = stage_times(seconds)
-    if not stages:
-        return
-    if len(stages) > 1:
-        beside = "Sampling, features and copies" if "copies" in seconds else "Sampling and features"
-        print_sentence(f"{beside} run beside the training, which waited {seconds['waiting']:,.2f} s.")
-        print_line("")
-    kinds = [kind for kind in _WAITED_FOR if any(kind in stage.waited for stage in stages)]
-    print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")
-    rows = []
-    for stage in stages:
-        waited = [f"{stage.waited[kind]:,.2f}" if kind in stage.waited else "" for kind in kinds]
-        rows.append([stage.stage, f"{stage.worked:,.2f}", *waited])
-    print_table(["stage", "worked, s", *(_WAITED_FOR[kind] for kind in kinds)], rows)
-
-
-def _print_rank_traffic(summary: RankSummary) -> None:
-    """Bytes sent, in the mean and at most, the most received, and messages: received are as many in the mean."""
-    sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
-    rows = {"total": summary.total, **sent} if summary.total else sent
-    unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
-    print_sentence(f"Traffic of a rank, in {unit}, in the mean and of the rank with most{_largest_share(sent)}.")
-    shown = []
-    for phase, counts in rows.items():
-        volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
-        shown.append([phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}"])
-    print_table(["phase", "mean", "most sent", "most received", "most messages"], shown)
-    _explain_traffic(sent)
-
-
-_MEANING = {
-    "activations": "rows of hidden layers, which an evaluation with all neighbours fetches",
-    "batch activations": "rows of hidden layers, of cooperative batches",
-    "pieces": "what is sampled, to the ranks that compute with it",
-    "rows": "sampled rows of the graph, from their owners",
-    "status": "the headers of all exchanges: counts, and whether a rank has failed",
-    "totals": "sums of rows, which draws need",
-}
-"""Contents of phases of communication whose names do not say it."""
-
-
-def _explain_traffic(phases: Iterable[str]) -> None:
-    """Print what the phases of a table send."""
-    explained = [f"{phase}: {_MEANING[phase]}" for phase in sorted(phases) if phase in _MEANING]
-    if any(phase.endswith(" requests") for phase in phases):
-        explained.append("requests: ids that are asked for")
-    if explained:
-        print_sentence(f"{'; '.join(explained)}.")
-        print_line("")
-
-
-def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """The phase that sends most, in a clause."""
-    means = {phase: counts["bytes_sent"]["mean"] for phase, counts in traffic.items()}
-    if not any(means.values()):
-        return ""
-    phase = max(means, key=lambda phase: means[phase])
-    return f"; {100 * means[phase] / sum(means.values()):.0f} % is for {phase}"
-
-
-def _figures(result: TrainResult) -> str:
-    """Figures of merit of one run, in a sentence."""
-    metric = METRIC_NAMES[result.metric]
-    return (
-        f"test {metric} {percent(result.test)} (validation {percent(result.val)}), "
-        f"from epoch {result.best_epoch + 1} of {len(result.history)}"
-    )
-
-
-def _print_runs(results: Sequence[TrainResult]) -> None:
-    """Print figures of merit of several runs: mean and deviation first."""
-    metric = METRIC_NAMES[results[0].metric]
-    print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
-    scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]
-    rows = [["mean", *(f"{number:.2f}" for run in scores for number in (run.mean(), run.std(ddof=1))), ""]]
-    for number, result in enumerate(results):
-        epoch = f"{result.best_epoch + 1}/{len(result.history)}"
-        rows.append([str(number), f"{100 * result.test:.2f}", "", f"{100 * result.val:.2f}", "", epoch])
-    print_table(["run", "test", "+-", "validation", "+-", "best epoch"], rows)
-
-
-def _notes(results: Sequence[TrainResult]) -> Iterator[str]:
-    """Yield sentences beside the figures of merit."""
+        scores = 100 * np.array([[result.test, result.val] for result in results])
+        print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
+        rows = [["mean", *scores.mean(0), ""], ["+-", *scores.std(0, ddof=1), ""]]
+        for number, (result, own) in enumerate(zip(results, scores, strict=True)):
+            rows.append([str(number), *own, f"{result.best_epoch + 1}/{len(result.history)}"])
+        print_table(["run", "test", "validation", "best epoch"], rows)
     if all(result.sampled for result in results):
-        parts = {"test": "test", "validation": "val"}
-        figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
-        yield "with sampled neighbourhoods: " + ", ".join(figures)
-    yield from dict.fromkeys(note for result in results for note in result.notes)
-    if results[0].bayes_rate is not None:
-        yield f"Bayes rate {percent(results[0].bayes_rate)}: no model does better"
+        means = {part: float(np.mean([(result.sampled or {})[part] for result in results])) for part in ("test", "val")}
+        figures = f"test {percent(means['test'])}, validation {percent(means['val'])}"
+        print_sentence(f"with sampled neighbourhoods: {figures}")
+    for note in dict.fromkeys(note for result in results for note in result.notes):
+        print_sentence(note)
+    if first.bayes_rate is not None:
+        print_sentence(f"Bayes rate {percent(first.bayes_rate)}: no model does better")
 
 
 def percent(value: float) -> str:
@@ -225,6 +149,69 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f} %"
 
 
-def _mean(values: Sequence[float]) -> str:
-    spread = f" +- {100 * np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{100 * np.mean(values):.2f}{spread} %"
+def print_phases(results: Sequence[TrainResult]) -> None:
+    """Print the seconds per phase, summed over the runs, and what came from caches."""
+    from spsample.training.results import total_seconds
+
+    seconds = total_seconds(results)
+    rows = {phase: (value,) for phase, value in seconds.items()}
+    _print_seconds("time per phase, the longest first", ["phase", "seconds"], rows, seconds)
+    _print_cached([result.cache for result in results if result.cache is not None])
+
+
+def print_ranks(summary: RankSummary) -> None:
+    """Print seconds and traffic by phase: of the rank that has most, and of a rank in the mean."""
+    title = f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first"
+    rows = {phase: (seconds["mean"], seconds["max"]) for phase, seconds in summary.seconds.items()}
+    means = {phase: mean for phase, (mean, _) in rows.items()}
+    _print_seconds(title, ["phase", "mean, s", "most, s"], rows, means)
+    _print_cached(summary.cache)
+    if summary.traffic:
+        _print_traffic(summary)
+
+
+def _print_seconds(
+    title: str, columns: list[str], rows: Mapping[str, tuple[float, ...]], seconds: Mapping[str, float]
+) -> None:
+    """Print the seconds of all phases, the longest first; then how long each stage that has threads waited."""
+    work = work_seconds(seconds)
+    print_line("")
+    print_sentence(title)
+    longest = sorted(work, key=lambda phase: -work[phase])
+    blank = [""] * (len(columns) - 2)
+    print_table(columns, [["total", sum(work.values()), *blank], *([phase, *rows[phase]] for phase in longest)])
+    stages = stage_times(seconds)
+    if not stages:
+        return
+    if len(stages) > 1:
+        beside = "Sampling, features and copies" if "copies" in seconds else "Sampling and features"
+        print_sentence(f"{beside} run beside the training, which waited {seconds['waiting']:,.2f} s.")
+        print_line("")
+    kinds = [kind for kind in ("input", "room", "ranks") if any(kind in stage.waited for stage in stages)]
+    print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")
+    waits = ([stage.stage, stage.worked, *(stage.waited.get(kind, "") for kind in kinds)] for stage in stages)
+    print_table(["stage", "worked, s", *(f"for {kind}, s" for kind in kinds)], waits)
+
+
+def _print_cached(counts: Sequence[Mapping[str, float]]) -> None:
+    """Print the sources of feature rows, in all runs or on all ranks; nothing without a cache."""
+    if counts:
+        names = "hits", "misses", "hit_bytes", "miss_bytes"
+        hits, misses, hit_bytes, miss_bytes = (sum(count[name] for count in counts) for name in names)
+        share = percent(hits / max(hits + misses, 1))
+        print_sentence(
+            f"features: {share} of {hits + misses:,.0f} rows cached; "
+            f"{format_bytes(hit_bytes)} from the cache, {format_bytes(miss_bytes)} from their source"
+        )
+
+
+def _print_traffic(summary: RankSummary) -> None:
+    """Bytes sent, in the mean and at most, the most received, and messages: received are as many in the mean."""
+    sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
+    rows = []
+    for phase, counts in ({"total": summary.total, **sent} if summary.total else sent).items():
+        volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
+        rows.append([phase, *volumes, round(counts["messages_sent"]["max"])])
+    print_sentence("Traffic of a rank, in the mean and of the rank with most.")
+    columns = ["phase", "mean, bytes", "most sent, bytes", "most received, bytes", "most messages"]
+    print_table(columns, rows)

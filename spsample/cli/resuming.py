@@ -15,13 +15,8 @@ from spsample.errors import CommunicationError, RankError, SpSampleError
 STOPPED = 128 + signal.SIGINT
 """Exit status after Ctrl-C."""
 
-_LAUNCHED = "SPSAMPLE_LAUNCHED"
+LAUNCHED = "SPSAMPLE_LAUNCHED"
 """Set for the ranks of `spsample launch`, which prints the hint itself."""
-
-
-def launched_variables() -> dict[str, str]:
-    """Environment variables by which ranks know that `spsample launch` started them."""
-    return {_LAUNCHED: "1"}
 
 
 def resume_command(command: Sequence[str]) -> tuple[Path, list[str]] | None:
@@ -56,20 +51,15 @@ def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str
     launcher
         The launcher of the ranks, if the words do not name it.
     """
-    reached = _reached(folder, ranks)
-    stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
-    again = f"`{shlex.join(['spsample', *words])}`" + (f" under {launcher}, as before" if launcher else "")
-    return f"{stopped}; {'go on' if reached else 'begin again'} with {again}"
-
-
-def _reached(folder: Path, ranks: int) -> str | None:
-    """Return the place of the latest checkpoint in a folder, or in one below; None without one."""
     from spsample.training.runs import RunFolder
 
     try:
-        return RunFolder(folder).reached(ranks)
+        reached = RunFolder(folder).reached(ranks)  # of the latest checkpoint in the folder, or in one below
     except (SpSampleError, OSError):  # the error comes again when the run is resumed
-        return None
+        reached = None
+    stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
+    again = f"`{shlex.join(['spsample', *words])}`" + (f" under {launcher}, as before" if launcher else "")
+    return f"{stopped}; {'go on' if reached else 'begin again'} with {again}"
 
 
 @contextmanager
@@ -85,7 +75,7 @@ def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, prints
     prints
         True on the rank that prints it.
     """
-    prints = prints and _LAUNCHED not in os.environ
+    prints = prints and LAUNCHED not in os.environ
 
     def print_hint() -> None:
         if not prints:

@@ -17,13 +17,11 @@ from spsample.cli.progress import PhaseProgress
 from spsample.cli.screen import print_json, print_message
 from spsample.common.options import Option
 from spsample.common.units import count
-from spsample.errors import InputError
 from spsample.settings.sampling import RandomSeed
 
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.loading import BulkLoader
-    from spsample.loading.bulk_files import BulkFiles
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,6 @@ def sample(
     typed: dict[str, Any],
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
-    form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
     as_json: AsJson = False,
 ) -> None:
     """Sample an epoch and write its bulks into a folder, one a file, with a manifest.
@@ -54,13 +51,11 @@ def sample(
     --------
     * `spsample sample planted:20000 -o bulks --fanouts 15,10`
     * `spsample sample rmat:14,16 -o bulks --sampler ladies --layer-sizes 512,512 --epoch 3`
-    * `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids --format arrow`
+    * `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids`
     """
     from spsample.data import load_dataset
-    from spsample.loading.bulk_files import BULK_FORMATS, BulkFiles
+    from spsample.loading.bulk_files import BulkFiles
 
-    if form not in BULK_FORMATS:
-        raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
     options = overridden(sampling.SamplingOptions(), typed)
     run = overridden(EpochOptions(), typed)
     dataset = load_dataset(source, random_seed=run.random_seed)
@@ -72,11 +67,19 @@ def sample(
         shuffle=run.shuffle,
         random_seed=run.random_seed,
     )
-    files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
+    files = BulkFiles(output, _facts(source, dataset, loader, run.epoch))
     done, damaged = files.resumption()
     if damaged is not None:
         print_message(f"written again: {damaged}")
-    paths = _write(loader, files, run.epoch, done, quiet=as_json)
+    paths: list[str] = []
+    with PhaseProgress("files", quiet=as_json) as work:
+        try:
+            for bulk in loader.bulks(run.epoch, done):
+                paths.append(files.write(bulk).name)
+                work.show("bulks", len(paths))
+        except KeyboardInterrupt:
+            print_message(f"stopped after {len(paths):,} files; the same command goes on")
+            raise
     if as_json:
         print_json({"folder": str(output), "batches": len(loader), "found": done, "written": paths})
     else:
@@ -97,17 +100,3 @@ def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dic
         "num_batches": len(loader),
         "num_layers": len(loader.sampler.sizes),
     }
-
-
-def _write(loader: BulkLoader, files: BulkFiles, epoch: int, first: int, *, quiet: bool) -> list[str]:
-    """Write all bulks from a batch on; names of the files."""
-    names: list[str] = []
-    with PhaseProgress("files", quiet=quiet) as work:
-        try:
-            for bulk in loader.bulks(epoch, first):
-                names.append(files.write(bulk).name)
-                work.show("bulks", len(names))
-        except KeyboardInterrupt:
-            print_message(f"stopped after {len(names):,} files; the same command goes on")
-            raise
-    return names

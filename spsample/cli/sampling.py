@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, BulkSize, EdgeIds, Layout, MemoryBudget, Seeds
@@ -33,22 +34,20 @@ class SamplingOptions(SamplerSizes, SamplerChoice):
     edge_ids: EdgeIds = False
 
 
-def make_sampler(options: SamplingOptions, typed: Mapping[str, Any]) -> Sampler:
+def make_sampler(options: Any, typed: Mapping[str, Any]) -> Sampler:
     """The sampler that the options describe; sizes that it has no use for are refused."""
-    require_sampler_options(options.sampler, typed["fanouts"], typed["layer_sizes"])
-    if options.sampler != "graphsage" and options.layout != "blocks":
-        raise InputError(
-            argument="layout", given=f"{options.layout!r} with --sampler {options.sampler}", expected="blocks"
-        )
-    return build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
+    require_sampler_options(options.sampler, typed)
+    layout = getattr(options, "layout", "blocks")
+    if options.sampler != "graphsage" and layout != "blocks":
+        raise InputError(argument="layout", given=f"{layout!r} with --sampler {options.sampler}", expected="blocks")
+    return build_sampler(options.sampler, options.fanouts, options.layer_sizes, layout)
 
 
-def require_sampler_options(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
+def require_sampler_options(name: str, typed: Mapping[str, Any]) -> None:
     """Refuse sizes that the sampler has no use for."""
-    sizes = {"fanouts": fanouts, "layer_sizes": layer_sizes}
     unused, used = ("layer_sizes", "--fanouts") if name == "graphsage" else ("fanouts", "--layer-sizes")
-    if sizes[unused] is not None:
-        given = f"{sizes[unused]!r} with --sampler {name}"
+    if typed[unused] is not None:
+        given = f"{typed[unused]!r} with --sampler {name}"
         raise InputError(argument=unused, given=given, expected=f"{used} with that sampler")
 
 
@@ -81,14 +80,10 @@ def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:
     """The vertices that `--seeds` names."""
     import numpy as np
 
-    parts: dict[str, NDArray[np.int64]] = {name: getattr(dataset, f"{name}_idx") for name in ("train", "val", "test")}
-    everything = np.arange(dataset.graph.num_nodes)
-    if which == "auto":
-        return parts["train"] if len(parts["train"]) else everything
-    if which == "all":
-        return everything
-    if which not in parts:
-        raise InputError(argument="seeds", given=repr(which), expected="train, val, test, all or auto")
-    if len(parts[which]) == 0:
+    require_choice("seeds", which, ("auto", "train", "val", "test", "all"))
+    if which == "all" or (which == "auto" and len(dataset.train_idx) == 0):
+        return np.arange(dataset.graph.num_nodes)
+    seeds: NDArray[np.int64] = getattr(dataset, f"{which.replace('auto', 'train')}_idx")
+    if len(seeds) == 0:
         raise InputError(argument="seeds", given=f"{which!r} of {dataset.name!r}, which has none", expected="all")
-    return parts[which]
+    return seeds

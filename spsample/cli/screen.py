@@ -1,7 +1,7 @@
 """Output of the commands, and tables that keep every number at any width.
 
-A table has words in its first column and numbers in the others, one unit a column, which its header names; nothing in
-it is broken or shortened. Where a table is wider than the screen, its lines are longer than that.
+A table has words in its first column and numbers in the others; headers name their units. Nothing in it is broken or
+shortened. Where a table is wider than the screen, its lines are longer than that.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from spsample.store.folder import system_errors, whole_file
 
 _UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
+_BYTES = ", bytes"
 _MAX_WIDTH = 10_000
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
     """Standard output, or standard error; as wide as the screen, or of a given width."""
     return Console(stderr=stderr, highlight=False, width=width)
-
-
-def has_bars(where: Console) -> bool:
-    """Return whether bars can be shown: on a terminal that can do more than print line after line."""
-    return where.is_terminal and not where.is_dumb_terminal
 
 
 def print_json(facts: Any) -> None:
@@ -63,25 +61,36 @@ def print_sentence(text: str) -> None:
     where.print(textwrap.fill(text, where.width, break_long_words=False), markup=False, soft_wrap=True)
 
 
-def print_text(shown: RenderableType) -> None:
-    """Words in columns, broken where they must be; then an empty line."""
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and what they are, in two columns, without those that are None; then an empty line."""
+    shown = Table.grid(padding=(0, 2))
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is not None:
+            shown.add_row(Text(name), value if isinstance(value, Text) else Text(str(value)))
     console().print(shown, "", sep="\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], words: int = 1) -> None:
     """Print a table, wider than the screen rather than without some of its numbers; then an empty line.
 
-    The first columns, `words` of them, have words, the others numbers. Headers of numbers take a line for each word; a
-    unit stays on the line of what it is of: "time, ms". An empty row stands for a rule.
+    The first columns, `words` of them, have words, the others numbers or what stands for one. Headers of numbers take a
+    line for each word; a unit stays on the line of what it is of: "time, ms". Columns "of what, bytes" have one unit
+    together, in which the largest of them is at least 1, and name it. An empty row stands for a rule.
     """
+    table = [list(row) for row in rows]
+    sized = [at for at, name in enumerate(columns) if name.endswith(_BYTES)]
+    largest = max((row[at] for row in table if row for at in sized if not isinstance(row[at], str)), default=0)
+    unit = next((unit for unit, factor in _UNITS.items() if largest >= factor), "B")
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in columns[:words]:
-        shown.add_column(name, no_wrap=True)
-    for name in columns[words:]:
-        shown.add_column(re.sub("(?<!,) ", "\n", name), justify="right", no_wrap=True)
-    for row in rows:
+    for at, name in enumerate(columns):
+        header = f"{name.removesuffix(_BYTES)}, {unit}" if at in sized else name
+        header = header if at < words else re.sub("(?<!,) ", "\n", header)
+        shown.add_column(header, justify="left" if at < words else "right", no_wrap=True)
+    for row in table:
         if row:
-            shown.add_row(*row)
+            shown.add_row(*(cell(value, unit if at in sized else "") for at, value in enumerate(row)))
         else:
             shown.add_section()
     screen = console()
@@ -89,31 +98,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: in
     console(width=max(screen.width, needed)).print(shown, "", sep="\n")
 
 
-def unit_for(sizes: Iterable[float]) -> str:
-    """The unit in which the largest of some numbers of bytes is at least 1.
+def cell(value: Any, unit: str = "") -> str:
+    """A number as tables have it: to a hundredth, of small amounts of bytes to the first digit; words as they are.
 
     Examples
     --------
-    >>> unit_for([300, 5 * 2**20])
-    'MiB'
+    >>> cell(1234), cell(1.0), cell(300, "MiB"), cell(5 * 2**20, "MiB"), cell(0, "MiB"), cell("-")
+    ('1,234', '1.00', '0.0003', '5.00', '0.00', '-')
     """
-    largest = max(map(abs, sizes), default=0)
-    return next((unit for unit, factor in _UNITS.items() if largest >= factor), "B")
-
-
-def bytes_column(sizes: Sequence[float], unit: str) -> list[str]:
-    """Numbers of bytes in one unit, to a hundredth of it; what is less than that to its first digit.
-
-    Examples
-    --------
-    >>> bytes_column([300, 5 * 2**20, 0], "MiB")
-    ['0.0003', '5.00', '0.00']
-    """
-    if unit == "B":
-        return [f"{size:,.0f}" for size in sizes]
-    return [_hundredths(size / _UNITS[unit]) for size in sizes]
-
-
-def _hundredths(amount: float) -> str:
-    digits = 2 if amount == 0 else max(2, -math.floor(math.log10(abs(amount))))
+    if isinstance(value, str):
+        return value
+    if unit == "B" or (not unit and isinstance(value, Integral)):
+        return f"{value:,.0f}"
+    amount = value / _UNITS[unit] if unit else value
+    digits = 2 if amount == 0 or not unit else max(2, -math.floor(math.log10(abs(amount))))
     return f"{amount:,.{digits}f}"

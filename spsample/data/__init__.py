@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.data.dataset import Dataset, Features, save_dataset, scale_features
 from spsample.data.generators import planted, rewire
-from spsample.data.named import load_dataset, smaller_graph
+from spsample.data.named import load_dataset
 from spsample.data.part_stores import PartitionQuality, part_dataset, partition_quality, write_part_stores
 from spsample.data.partition import metis_partition, partition_vertices
 
@@ -21,6 +21,5 @@ __all__ = [
     "rewire",
     "save_dataset",
     "scale_features",
-    "smaller_graph",
     "write_part_stores",
 ]

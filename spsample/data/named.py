@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.common.checks import require_choice, require_int
+from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, graph_alone, save_dataset
 from spsample.data.generators import digits, planted, rmat
 from spsample.data.labels import class_labels, num_classes, split_of
@@ -290,34 +289,3 @@ def generator_arguments(spec: str) -> list[float]:
         return [convert(word) for convert, word in zip(generator.types.values(), words, strict=False)]
     except ValueError as error:
         raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
-
-
-_SMALL_ENTRIES = 1 << 22
-_SMALL_SCALES = (10, 18)
-
-
-def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
-    """A smaller graph of the kind, which is sampled instead: some four million edges, at most 2^18 vertices.
-
-    Parameters
-    ----------
-    kind : {"rmat", "planted"}
-        Power-law degrees, or about the same degree everywhere.
-    num_nodes : int
-    average_degree : float
-        Of the larger graph; the smaller one has about the same.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind.
-    """
-    require_choice("kind", kind, ("rmat", "planted"))
-    scale = math.floor(math.log2(_SMALL_ENTRIES / max(average_degree, 1)))
-    scale = max(min(np.clip(scale, *_SMALL_SCALES).item(), num_nodes.bit_length() - 1), 1)
-    if kind == "planted":
-        return load_dataset(f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}").graph
-    wanted = average_degree / 2  # each pair is an edge either way
-    graph = load_dataset(f"rmat:{scale},{max(round(wanted), 1)}").graph
-    lost = graph.num_edges / (2 * max(round(wanted), 1) * graph.num_nodes)  # to repeated pairs
-    return load_dataset(f"rmat:{scale},{max(round(wanted / lost), 1)}").graph

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.common.checks import require_choice, require_path, require_type
-from spsample.errors import DataError, InputError, require_module
+from spsample.common.checks import require_path, require_type
+from spsample.errors import DataError, InputError
 from spsample.store.folder import system_errors, whole_file
 from spsample.store.npy import read_npz
 from spsample.store.verification import file_sha256, record, record_path, recorded_sha256, require_recorded
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from spsample.sampling import BulkSample
 
-BULK_FORMATS = ("npz", "arrow")
 MANIFEST = "manifest.json"
 FORMAT, VERSION = "spsample bulks", 2
 """Since version 2 each bulk has its checksum beside it."""
@@ -92,7 +90,7 @@ class Resumption(NamedTuple):
 
 
 class BulkFiles:
-    """A folder of bulks: ``bulk-BATCH.npz`` (or ``.arrow``), numbered by their first batch, and ``manifest.json``.
+    """A folder of bulks: ``bulk-BATCH.npz``, numbered by their first batch, and ``manifest.json``.
 
     A file appears under its name only once it is complete, so that a run that was killed goes on where it stopped. Its
     SHA-256 stands beside it, in ``bulk-BATCH.npz.sha256``, as ``sha256sum`` writes it: `load_bulk` compares them before
@@ -104,31 +102,22 @@ class BulkFiles:
         Made where it is missing.
     facts
         Facts that decide the samples. A folder that holds bulks of other facts is refused.
-    form
-        ``"npz"``, or ``"arrow"`` (an Arrow IPC file with one row, whose columns are lists; needs pyarrow).
 
     Raises
     ------
     DataError
         If the folder holds something else.
-    MissingDependencyError
-        If pyarrow is wanted and not installed.
     """
 
-    def __init__(self, folder: str | Path, facts: dict[str, Any], form: str = "npz") -> None:
+    def __init__(self, folder: str | Path, facts: dict[str, Any]) -> None:
         self.folder = require_path("folder", folder)
         require_type("facts", facts, dict, "a dict of facts")
-        require_choice("form", form, BULK_FORMATS)
-        self.form = form
-        self._write = {"npz": _write_npz, "arrow": _write_arrow}[form]
-        if form == "arrow":
-            _require_arrow()
-        self.facts = {"format": FORMAT, "version": VERSION, "files": form, **facts}
+        self.facts = {"format": FORMAT, "version": VERSION, "files": "npz", **facts}
         self._claim()
 
     def path(self, first_batch: int) -> Path:
         """Return the path of the bulk that begins with that batch."""
-        return self.folder / f"bulk-{first_batch:08d}.{self.form}"
+        return self.folder / f"bulk-{first_batch:08d}.npz"
 
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk and its checksum, which is there first; return its path."""
@@ -137,7 +126,7 @@ class BulkFiles:
             raise InputError(argument="bulk", given="one without batches", expected="at least one: they name its file")
         path = self.path(int(bulk.batch_ids[0]))
         with system_errors(path, _WRITABLE, "the files before this one are whole"), whole_file(path) as file:
-            self._write(file, bulk_arrays(bulk))
+            np.savez(file, **bulk_arrays(bulk))  # type: ignore[arg-type]
             file.flush()
             sha256 = file_sha256(Path(file.name))
             with whole_file(record_path(path)) as beside:
@@ -150,7 +139,7 @@ class BulkFiles:
 
     def resumption(self) -> Resumption:
         """Find where a run goes on; files are written in order, and the last one is compared with its checksum."""
-        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
+        named = [path for path in self.folder.glob("bulk-*.npz") if _NAME.fullmatch(path.name)]
         path = max(named, key=_first_batch, default=None)
         if path is None:
             return Resumption(0)
@@ -213,8 +202,6 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     ------
     DataError
         If there is no such file or no checksum of it, it is damaged, or it is no bulk.
-    MissingDependencyError
-        If it is an Arrow file and pyarrow is not installed.
 
     Examples
     --------
@@ -227,15 +214,12 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     [0, 1, 3]
     """
     path = require_path("path", path)
-    is_arrow = path.suffix == ".arrow"
-    if is_arrow:
-        _require_arrow()
     if path.is_dir():
         hint = "Give one file of it: load_bulk is called for each, in the order of their names."
         raise DataError(argument=str(path), given="a folder", expected=_EXPECTED, hint=hint)
     with system_errors(path, _EXPECTED):
         _check_bytes(path)
-    arrays = _read_arrow(path) if is_arrow else read_npz(path, _EXPECTED)
+    arrays = read_npz(path, _EXPECTED)
     _check_arrays(path, arrays)
     return arrays
 
@@ -280,39 +264,3 @@ _NAME = re.compile(r"bulk-(\d{8,})\.\w+")
 def _first_batch(path: Path) -> int:
     """Return the number in the name of a file."""
     return int(path.name.split(".")[0].removeprefix("bulk-"))
-
-
-def _write_npz(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def _require_arrow() -> Any:
-    return require_module("pyarrow", needed_for="the Arrow format", extra="convert")
-
-
-def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    arrow = _require_arrow()
-    columns = {}
-    for name, array in arrays.items():
-        offsets = arrow.array([0, len(array)], arrow.int64())
-        columns[name] = arrow.LargeListArray.from_arrays(offsets, arrow.array(array))
-    table = arrow.table(columns)
-    with import_module("pyarrow.ipc").new_file(file, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the columns of a file whose checksum is right: a damaged one can end the process in Arrow."""
-    arrow = _require_arrow()
-    try:
-        with arrow.memory_map(str(path)) as file:
-            table = import_module("pyarrow.ipc").open_file(file).read_all()
-            table.validate(full=True)
-            return {name: _column(table.column(name)) for name in table.column_names}
-    except (arrow.ArrowException, OSError, ValueError, IndexError, AttributeError) as error:
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=_EXPECTED) from error
-
-
-def _column(column: Any) -> NDArray[Any]:
-    array: NDArray[Any] = column.chunk(0).flatten().to_numpy(zero_copy_only=False)
-    return array.copy()

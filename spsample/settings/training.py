@@ -1,14 +1,14 @@
-"""Settings of a training run: its model, its pipeline, its optimisation and its evaluation."""
+"""Settings of a training run: its model, its pipeline, its optimisation and its evaluation; presets by data set."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from spsample.common.checks import require_choice, require_number, require_type, short
-from spsample.common.options import Option, at_least, check_settings, settings_of
+from spsample.common.options import Option, at_least, check_settings, settings_of, values_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
@@ -21,7 +21,11 @@ from spsample.settings.sampling import (
     Prefetch,
     PrefetchBudget,
     RandomSeed,
+    SamplerSizes,
     StageThreads,
+    bytes_option,
+    sampling_option,
+    speed_option,
 )
 
 _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
@@ -67,8 +71,7 @@ PIPELINES = {
         whole_graph=True,
     ),
     "cooperative": PipelineRules(
-        only={"batches": ("shuffled", "each batch has seeds of all ranks")},
-        shares_batches=True,
+        only={"batches": ("shuffled", "each batch has seeds of all ranks")}, shares_batches=True
     ),
 }
 """Values of `TrainConfig.pipeline`: each is the name of a module of `spsample.pipelines`."""
@@ -86,18 +89,13 @@ ADDED_OPTIONS = {"batches": "shuffled", "step_batches": None, "staleness": None}
 """Decisive options that the files of runs of older releases do not name, and what these runs had."""
 ADDED_SETTINGS = {**ADDED_OPTIONS, "shares_batches": False}
 """Decisive settings that states of older releases do not name, and what their runs had."""
-CACHE_SCORES = (
-    "posterior",
-    "inclusion",
-    "presc",
-    "replay",
-    "out-degree",
-    "reverse-pagerank",
-    "random",
-)
+CACHE_SCORES = ("posterior", "inclusion", "presc", "replay", "out-degree", "reverse-pagerank", "random")
 """Scores that choose cached features; `register_score` adds to what `TrainConfig.cache_score` can be."""
 
-_SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION = "Sampling", "Model", "Optimisation", "Evaluation"
+data_option = partial(Option, panel="Data")
+_model = partial(Option, panel="Model")
+_optim = partial(Option, panel="Optimisation")
+_eval = partial(Option, panel="Evaluation")
 
 _positive = partial(require_number, is_right=lambda x: x > 0, expected="a positive number")
 not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
@@ -106,8 +104,6 @@ _probability = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="
 _factor = partial(require_number, is_right=lambda x: 0 < x < 1, expected="a number between 0 and 1")
 _backend = partial(require_type, types=str, expected="the name of a backend, or None")
 _sizes = partial(require_sizes, whole_rows=True)
-
-
 _cache_score = partial(require_type, types=str, expected="the name of a score")
 
 
@@ -142,31 +138,29 @@ class ModelConfig:
 
     architecture: Annotated[
         str,
-        Option(
+        _model(
             "Architecture: residual is sage with --residual and --layer-norm; or the name of a model of one's own.",
-            _MODEL,
             flags="--model",
             choices=_BUILT_IN,
             check=_architecture,
             common=True,
         ),
     ] = "sage"
-    hidden: Annotated[int, Option("Width of the hidden layers.", _MODEL, check=at_least(1), common=True)] = 128
+    hidden: Annotated[int, _model("Width of the hidden layers.", check=at_least(1), common=True)] = 128
     dropout: Annotated[
-        float, Option("Probability of a dropped unit.", _MODEL, values="number in [0, 1)", check=_probability)
+        float, _model("Probability of a dropped unit.", values="number in [0, 1)", check=_probability)
     ] = 0.5
-    residual: Annotated[bool, Option("Each layer adds to its input.", _MODEL, flags="--residual/--no-residual")] = False
+    residual: Annotated[bool, _model("Each layer adds to its input.", flags="--residual/--no-residual")] = False
     layer_norm: Annotated[
         bool,
-        Option(
+        _model(
             "Normalise each vertex's features: before each convolution and the decoder of a residual model, else after "
             "each convolution but the last.",
-            _MODEL,
             flags="--layer-norm/--no-layer-norm",
         ),
     ] = False
     heads: Annotated[
-        int, Option("Attention heads of gat in each hidden layer, a divisor of its width.", _MODEL, check=at_least(1))
+        int, _model("Attention heads of gat in each hidden layer, a divisor of its width.", check=at_least(1))
     ] = 4
 
     def __post_init__(self) -> None:
@@ -184,9 +178,7 @@ class TrainConfig:
         If a value is out of range.
     """
 
-    epochs: Annotated[
-        int, Option("Passes over the training vertices, at most.", _OPTIMISATION, check=at_least(1), common=True)
-    ] = 30
+    epochs: Annotated[int, _optim("Passes over the training vertices, at most.", check=at_least(1), common=True)] = 30
     batch_size: BatchSize = 512
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
@@ -196,199 +188,138 @@ class TrainConfig:
     batches: Batches = "shuffled"
     pipeline: Annotated[
         str,
-        Option(
+        speed_option(
             "How sampling, fetching and training follow each other: in turn; in threads side by side; on ranks that "
             "sample and ranks that train; or side by side and with all ranks at work on one batch of --batch-size "
             "seeds for each of them.",
-            _SAMPLING,
             choices=tuple(PIPELINES),
-            decisive=False,
         ),
     ] = "overlap"
     sampler_ranks: Annotated[
         int | None,
-        Option(
-            "factored: ranks that sample; the others train.",
-            _SAMPLING,
-            unset="chosen by a measured trial",
-            check=at_least(1),
-            decisive=False,
+        speed_option(
+            "factored: ranks that sample; the others train.", unset="chosen by a measured trial", check=at_least(1)
         ),
     ] = None
     step_batches: Annotated[
         int | None,
-        Option(
+        sampling_option(
             "factored: batches of a step, whichever rank trains them.",
-            _SAMPLING,
             unset="as many as there are ranks",
             check=at_least(1),
         ),
     ] = None
     queue_memory: Annotated[
         int | str | None,
-        Option(
-            "factored: memory for the minibatches of a sampler that wait for a trainer.",
-            _SAMPLING,
-            values="bytes, or as in `512MiB`",
-            unset="1GiB",
-            check=require_bytes,
-            decisive=False,
-        ),
+        bytes_option("factored: memory for the minibatches of a sampler that wait for a trainer.", unset="1GiB"),
     ] = None
     switches: Annotated[
         bool,
-        Option(
+        speed_option(
             "factored: a sampler that has sampled its batches of an epoch trains, where that ends it sooner.",
-            _SAMPLING,
             flags="--switches/--no-switches",
-            decisive=False,
         ),
     ] = True
     staleness: Annotated[
         int | None,
-        Option(
+        _optim(
             "factored: train asynchronously; a gradient may be of weights that are at most this number of updates old.",
-            _OPTIMISATION,
             unset="ranks take each step together",
             check=at_least(0),
         ),
     ] = None
-    optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
-    learning_rate: Annotated[
-        float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
-    ] = 0.005
-    weight_decay: Annotated[float, Option("Weight decay.", _OPTIMISATION, check=not_negative)] = 0.0
-    momentum: Annotated[
-        float, Option("Momentum of sgd.", _OPTIMISATION, values="number in [0, 1)", check=_below_one)
-    ] = 0.9
+    optimizer: Annotated[str, _optim("Optimizer.", choices=("adam", "adamw", "sgd"))] = "adam"
+    learning_rate: Annotated[float, _optim("Learning rate.", flags="--lr", check=_positive, common=True)] = 0.005
+    weight_decay: Annotated[float, _optim("Weight decay.", check=not_negative)] = 0.0
+    momentum: Annotated[float, _optim("Momentum of sgd.", values="number in [0, 1)", check=_below_one)] = 0.9
     schedule: Annotated[
         str,
-        Option(
+        _optim(
             "Schedule of the learning rate, by epoch; cosine falls to 0 after the last one.",
-            _OPTIMISATION,
             choices=("constant", "cosine", "plateau", "step"),
         ),
     ] = "constant"
     warmup_epochs: Annotated[
-        int, Option("Epochs in which the learning rate first rises linearly.", _OPTIMISATION, check=at_least(0))
+        int, _optim("Epochs in which the learning rate first rises linearly.", check=at_least(0))
     ] = 0
     decay_every: Annotated[
         int,
-        Option(
+        _optim(
             "Epochs between two steps of the schedule step; evaluations in a row without a better one of plateau.",
-            _OPTIMISATION,
             check=at_least(1),
         ),
     ] = 10
     decay_factor: Annotated[
-        float,
-        Option(
-            "What step and plateau multiply the learning rate by.",
-            _OPTIMISATION,
-            values="number in (0, 1)",
-            check=_factor,
-        ),
+        float, _optim("What step and plateau multiply the learning rate by.", values="number in (0, 1)", check=_factor)
     ] = 0.5
     clip_norm: Annotated[
         float | None,
-        Option(
-            "Scale gradients down to this norm, all parameters together.", _OPTIMISATION, unset="off", check=_positive
-        ),
+        _optim("Scale gradients down to this norm, all parameters together.", unset="off", check=_positive),
     ] = None
     patience: Annotated[
         int | None,
-        Option(
-            "Stop after this number of evaluations in a row without a better one.",
-            _OPTIMISATION,
-            unset="off",
-            check=at_least(1),
-        ),
+        _optim("Stop after this number of evaluations in a row without a better one.", unset="off", check=at_least(1)),
     ] = None
     eval_every: Annotated[
-        int,
-        Option("Epochs between two evaluations; the last epoch is always evaluated.", _EVALUATION, check=at_least(1)),
+        int, _eval("Epochs between two evaluations; the last epoch is always evaluated.", check=at_least(1))
     ] = 1
     evaluation: Annotated[
         str,
-        Option(
-            "With all neighbours, layer by layer, or with sampled ones; both: validation with all, the result with "
-            "either.",
-            _EVALUATION,
+        _eval(
+            "With all neighbours, layer by layer, or with sampled ones; both: validation with all, results of both.",
             choices=("full", "sampled", "both"),
         ),
     ] = "full"
     test_sizes: Annotated[
         tuple[int, ...] | None,
-        Option(
+        _eval(
             "Fanouts or layer sizes of sampled evaluation, nearest the seeds first.",
-            _EVALUATION,
             unset="those of training",
             check=_sizes,
         ),
     ] = None
     evaluation_memory: Annotated[
         int | str,
-        Option(
-            "Memory for what full evaluation computes at once.",
-            _EVALUATION,
-            values="bytes, or as in `512MiB`",
-            check=require_bytes,
-        ),
+        bytes_option("Memory for what full evaluation computes at once.", panel="Evaluation", decisive=True),
     ] = "1GiB"
     cache_budget: Annotated[
         int | str | None,
-        Option(
+        speed_option(
             "Memory of each rank (cuda: of its GPU) for the features needed most often; changes no sample. "
             "Of a factored rank that samples, its graph is taken off.",
-            _SAMPLING,
             values="bytes, as in `2GiB`, or `auto`",
             unset="none are cached",
             check=_cache_budget,
-            decisive=False,
         ),
     ] = None
     cache_score: Annotated[
-        str,
-        Option(
-            "By what these are chosen, with --cache-budget.",
-            _SAMPLING,
-            choices=CACHE_SCORES,
-            check=_cache_score,
-            decisive=False,
-        ),
+        str, speed_option("By what these are chosen, with --cache-budget.", choices=CACHE_SCORES, check=_cache_score)
     ] = "posterior"
     cache_replacement: Annotated[
         str,
-        Option(
-            "Whether these stay, or are kept by their next use, with --cache-budget.",
-            _SAMPLING,
-            choices=("static", "lookahead"),
-            decisive=False,
+        speed_option(
+            "Whether these stay, or are kept by their next use, with --cache-budget.", choices=("static", "lookahead")
         ),
     ] = "static"
     fetch: Fetch = "batch"
     random_seed: RandomSeed = 0
     device: Annotated[
         str | None,
-        Option(
+        speed_option(
             "Where the model is; batches are copied there ahead of their use. cuda: the GPU of each rank; auto: a GPU "
             "where there is one.",
-            _SAMPLING,
             values="`cpu`, `cuda`, `cuda:1` or `auto`",
             unset="where samples are made",
             check=_device,
-            decisive=False,
         ),
     ] = None
     backend: Annotated[
         str | None,
-        Option(
+        speed_option(
             "What samples; changes no sample.",
-            _SAMPLING,
             choices=("cpu", "reference", "cuda"),
             unset="the fastest one",
             check=_backend,
-            decisive=False,
         ),
     ] = None
 
@@ -424,3 +355,73 @@ class TrainConfig:
     def shares_batches(self) -> bool:
         """True where all ranks work on one batch at a time."""
         return PIPELINES[self.pipeline].shares_batches
+
+
+# -------------------------------------------------------------------------------------------------------------- presets
+
+
+@dataclass(frozen=True)
+class Preset(SamplerSizes):
+    """Sampler sizes, model and optimisation for one data set."""
+
+    scaling: Annotated[
+        str,
+        data_option(
+            "Scaling of the features: as they are, rows of sum 1, or columns of mean 0 and deviation 1.",
+            choices=("none", "rows", "standard"),
+        ),
+    ] = "none"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+_BAGS_OF_WORDS = Preset(
+    fanouts=(10, 10),
+    scaling="rows",
+    model=ModelConfig(hidden=64, dropout=0.6),
+    train=TrainConfig(epochs=100, batch_size=140, learning_rate=0.01, weight_decay=5e-4, eval_every=2),
+)
+
+PRESETS: dict[str, Preset] = {
+    "digits": Preset(
+        model=ModelConfig(hidden=128, dropout=0.3), train=TrainConfig(epochs=30, batch_size=128, learning_rate=0.005)
+    ),
+    "planted": Preset(
+        fanouts=(15, 5),
+        layer_sizes=(4096, 4096),
+        model=ModelConfig(hidden=64, dropout=0.0),
+        train=TrainConfig(epochs=20, batch_size=512, learning_rate=0.01),
+    ),
+    "tolokers": Preset(
+        fanouts=(10, 10),
+        layer_sizes=(1024, 1024),
+        model=ModelConfig(architecture="residual", hidden=128, dropout=0.2),
+        train=TrainConfig(epochs=60, batch_size=512, learning_rate=0.002, eval_every=5),
+    ),
+    "planetoid_cora": _BAGS_OF_WORDS,
+    "planetoid_citeseer": _BAGS_OF_WORDS,
+}
+
+
+def preset_for(name: str) -> Preset:
+    """Return the preset of the data set ``name``, or a general one; ``planted-rewired`` is as ``planted``.
+
+    Examples
+    --------
+    >>> preset_for("tolokers").model.architecture
+    'residual'
+    """
+    require_type("name", name, str, "the name of a data set")
+    return PRESETS.get(name.removesuffix("-rewired"), Preset())
+
+
+def differing() -> set[str]:
+    """Return the names of the settings that are not the same in all presets.
+
+    Examples
+    --------
+    >>> "hidden" in differing(), "optimizer" in differing()
+    (True, False)
+    """
+    general = values_of(Preset())
+    return {name for preset in PRESETS.values() for name, value in values_of(preset).items() if value != general[name]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_propagation_is_as_long_as_the_work_of_a_batch_takes():
 
 def test_stages_move_more_bytes_the_more_replication_and_owners_fewer(monkeypatch):
     """On a graph of the size of Products; stages take less time meanwhile."""
-    monkeypatch.setattr("spsample.bench.simulate.smaller_graph", lambda kind, num_nodes, degree: GRAPH)
+    monkeypatch.setattr("spsample.bench.simulate.load_dataset", lambda spec: SimpleNamespace(graph=GRAPH))
     pilot = pilot_like("products", sp.GraphSAGE([15, 10, 5]))
     assert (pilot.profile.num_nodes, pilot.num_batches, pilot.scale > 1) == (2_400_000, 196, True)
     rows = simulate(pilot, Setting(bulk_size=196), ranks=[64], replications=[1, 4])

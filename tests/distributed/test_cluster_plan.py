@@ -244,10 +244,6 @@ def test_the_command_prints_tables_and_what_to_take():
             ("planted:2000", "--ranks", "2", "--sampler", "ladies", "--layer-sizes", "64,32", "--prefetch", "0"),
             "spsample launch -n 2 train planted:2000 --sampler ladies --layer-sizes 64,32 --batch-size 1024",
         ),
-        (
-            ("--ranks", "2", "--like", "planted", "--num-nodes", "4000", "--average-degree", "5"),
-            "spsample launch -n 2 train GRAPH",
-        ),
     ],
 )
 def test_a_plan_ends_with_the_line_that_trains_so(words, line):
@@ -301,15 +297,6 @@ def test_json(tmp_path, sampler, algorithm):
         assert grid["seconds"] == pytest.approx(sum(phase["seconds"] for phase in grid["phases"].values()))
 
 
-@pytest.mark.parametrize("kind", ["rmat", "planted"])
-def test_a_graph_that_is_not_here(kind):
-    options = ["--like", kind, "--num-nodes", "100000000", "--average-degree", "16", "--ranks", "64", "--json"]
-    facts = json.loads(run("plan", *options, "--feature-bytes", "512", "--num-seeds", "1000000").stdout)
-    assert (facts["num_nodes"], facts["num_edges"]) == (10**8, 16 * 10**8)
-    assert facts["num_batches"] == 977
-    assert facts["grids"][0]["memory"]["features"] == pytest.approx(512 * 10**8 / 64, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -337,18 +324,14 @@ def test_a_graph_that_is_not_here(kind):
         (["rmat:8,4", "--ranks", "4", "--replicate-hubs", "all"], "--replicate-hubs: got 'all'"),
         (["rmat:8,4", "--ranks", "4", "--memory-budget", "1GiB"], "--memory-budget: got 1GiB with --ranks"),
         (["rmat:8,4", "--ranks", "4", "--bulk-size", "8"], "--bulk-size: got 8 with --ranks"),
-        (["rmat:8,4", "--ranks", "4", "--num-nodes", "8"], "--num-nodes: got 8 with a data set"),
         (["rmat:8,4", "--ranks-per-node", "4"], "--ranks-per-node: got 4 without --ranks"),
-        (["--like", "rmat"], "--like: got rmat without --ranks"),
-        (["--like", "web", "--ranks", "4"], "--like: got 'web'; expected one of rmat, planted"),
-        (["--like", "rmat", "--ranks", "4"], "--num-nodes: got none with --like rmat"),
-        (["--like", "rmat", "--num-nodes", "9", "--ranks", "4"], "--average-degree: got none with --like rmat"),
+        (["--like", "rmat", "--ranks", "4"], "--like: got a removed option; expected leave it out: plan with"),
         (
-            ["--like", "rmat", "--num-nodes", "9", "--average-degree", "9", "--ranks", "4"],
-            "--average-degree: got 9 for 9",
+            ["rmat:8,4", "--set", "num-nodes=8"],
+            "--set: got num-nodes, a removed option; expected leave it out: plan with",
         ),
-        (["--ranks", "4"], "SOURCE: got none"),
-        ([], "SOURCE: got none"),
+        (["--ranks", "4"], "Missing argument"),
+        ([], "Missing argument"),
     ],
 )
 def test_errors_name_the_option(arguments, words, capfd):

@@ -22,7 +22,6 @@ RIGHT = {
     "random_seed": ["3"],
     "seeds": ["1", "0,1", "train", "all"],
     "format": ["text", "npz"],
-    "form": ["npz", "arrow"],
     "columns": ["0,1"],
     "memory_budget": ["1GiB"],
     "stage_threads": ["auto", "1,2", "1,1,1"],

@@ -98,7 +98,7 @@ def bulk(make):
 def fuzz_bulk_files(make, folder):
     where = make.path(folder) if make.chance(0.5) else folder / f"bulks-{make.integer(0, 3)}"
     facts = make.either(lambda: {"a": make.integer(0, 2)}, 0.1)
-    files = BulkFiles(where, facts, make.either(lambda: make.choice(["npz", "arrow"]), 0.1))
+    files = BulkFiles(where, facts)
     path = files.write(make.either(lambda: bulk(make), 0.1))
     files.next_batch()
     load_bulk(path)

@@ -67,11 +67,6 @@ def dataset(make):
     return data.planted(make.integer(20, 60), degree=3, num_classes=2)
 
 
-def fuzz_smaller_graph(make, folder):
-    kind = make.either(lambda: make.choice(["rmat", "planted"]), 0.3)
-    data.smaller_graph(kind, make.integer(2, 2**30), make.integer(1, 40))
-
-
 def fuzz_planted(make, folder):
     made = data.planted(
         make.either(lambda: make.integer(4, 60), 0.1),
@@ -222,7 +217,6 @@ CASES = {
     "store": Case(fuzz_store, (GraphStore,)),
     "store_writer": Case(fuzz_writer, (StoreWriter,), 2),
     "planted": Case(fuzz_planted, (data.planted,)),
-    "smaller_graph": Case(fuzz_smaller_graph, (data.smaller_graph,)),
     "changed_data": Case(fuzz_changed_data, (data.rewire, data.scale_features)),
     "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
     "load_from": Case(fuzz_load_from, ()),

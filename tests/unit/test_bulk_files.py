@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -20,7 +19,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.errors import DataError, InputError, MissingDependencyError
+from spsample.errors import DataError, InputError
 from spsample.loading import BulkFiles, bulk_arrays, load_bulk
 
 GRAPH = sp.load_dataset("rmat:10,8").graph
@@ -32,12 +31,9 @@ def run(*arguments: str) -> Any:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=str)
-@pytest.mark.parametrize("form", ["npz", "arrow"])
-def test_round_trip(sampler: sp.Sampler, form: str, tmp_path: Path) -> None:
-    if form == "arrow":
-        pytest.importorskip("pyarrow")
+def test_round_trip(sampler: sp.Sampler, tmp_path: Path) -> None:
     bulk = sp.bulk_sample(GRAPH, range(50), sampler, batch_size=16, first_batch=5, edge_ids=True)
-    read = load_bulk(BulkFiles(tmp_path / "bulks", {}, form).write(bulk))
+    read = load_bulk(BulkFiles(tmp_path / "bulks", {}).write(bulk))
     assert read["batch_ids"].tolist() == [5, 6, 7, 8]
     for i, minibatch in enumerate(bulk):
         for number, layer in enumerate(minibatch.layers, 1):
@@ -57,15 +53,6 @@ def test_a_bulk_without_batches_is_refused(tmp_path: Path) -> None:
     none = sp.bulk_sample(GRAPH, [], SAMPLERS[0], batch_size=16)
     with pytest.raises(InputError, match="bulk: got one without batches"):
         BulkFiles(tmp_path / "bulks", {}).write(none)
-
-
-def test_arrow_files_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"the Arrow format needs .* pyarrow, .* \"spsample\[convert\]\"$"):
-        BulkFiles(tmp_path / "bulks", {}, "arrow")
-    (tmp_path / "bulk-00000000.arrow").touch()
-    with pytest.raises(MissingDependencyError, match=r"spsample\[convert\]"):
-        load_bulk(tmp_path / "bulk-00000000.arrow")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -124,13 +111,10 @@ def test_one_minibatch_is_said_as_one(tmp_path: Path) -> None:
 SAMPLE = ("sample", "rmat:10,8", "--batch-size", "32", "--fanouts", "3,2", "--bulk-size", "4")
 
 
-@pytest.mark.parametrize("form", ["npz", "arrow"])
 @pytest.mark.parametrize("damage", ["a bit", "its end", "its checksum"])
-def test_a_run_goes_on_before_a_last_file_that_is_damaged(damage: str, form: str, tmp_path: Path) -> None:
-    if form == "arrow":
-        pytest.importorskip("pyarrow")
+def test_a_run_goes_on_before_a_last_file_that_is_damaged(damage: str, tmp_path: Path) -> None:
     folder = tmp_path / "bulks"
-    command = (*SAMPLE, "-o", str(folder), "--format", form)
+    command = (*SAMPLE, "-o", str(folder))
     names = json.loads(run(*command, "--json").stdout)["written"]
     last, before = folder / names[-1], (folder / names[-1]).read_bytes()
     if damage == "its checksum":
@@ -167,12 +151,9 @@ def flipped(content: bytes, bit: int) -> bytes:
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("form", ["npz", "arrow"])
-def test_every_flipped_bit_is_found(form: str, tmp_path: Path) -> None:
-    """Also those that would end the process in Arrow; some thousand at equal distances, all of the checksum's."""
-    if form == "arrow":
-        pytest.importorskip("pyarrow")
-    path = BulkFiles(tmp_path, {}, form).write(sp.bulk_sample(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=4))
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    """Some thousand at equal distances, all of the checksum's."""
+    path = BulkFiles(tmp_path, {}).write(sp.bulk_sample(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=4))
     for file, step in ((path, 23), (path.with_name(f"{path.name}.sha256"), 1)):
         content = file.read_bytes()
         for bit in range(0, 8 * len(content), step):
@@ -234,19 +215,6 @@ def test_what_is_no_bulk_is_refused(tmp_path: Path) -> None:
         load_bulk(seal(path))
 
 
-def test_an_arrow_file_that_is_no_bulk_is_refused(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    path = tmp_path / "a.arrow"
-    for table in (arrow.table({"batch_ids": [1, 2]}), arrow.table({"batch_ids": arrow.array([], arrow.int64())})):
-        with arrow.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table)
-        with pytest.raises(DataError, match=r"a.arrow: got .*; expected a bulk"):
-            load_bulk(seal(path))
-    path.write_bytes(b"ARROW1")
-    with pytest.raises(DataError, match=r"a\.arrow: got an unreadable file"):
-        load_bulk(seal(path))
-
-
 def test_other_programs_read_the_files(tmp_path: Path) -> None:
     bulk = sp.bulk_sample(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=4)
     path = BulkFiles(tmp_path / "n", {}).write(bulk)
@@ -255,9 +223,6 @@ def test_other_programs_read_the_files(tmp_path: Path) -> None:
         ["sha256sum", "-c", f"{path.name}.sha256"], cwd=path.parent, capture_output=True, text=True
     )
     assert checked.stdout == f"{path.name}: OK\n"
-    arrow = pytest.importorskip("pyarrow")
-    path = BulkFiles(tmp_path / "a", {}, "arrow").write(bulk)
-    assert arrow.ipc.open_file(str(path)).read_all()["batch_ids"].to_pylist() == [[0, 1]]
 
 
 def test_bulks_of_before_there_were_checksums(tmp_path: Path) -> None:
@@ -344,7 +309,7 @@ def test_files_are_planned_for_the_bulks_they_hold(tmp_path: Path) -> None:
         (["plan", "rmat:10,8", "--layer-sizes", "3"], "--layer-sizes: got '3' with --sampler graphsage"),
         (["plan", "rmat:10,8", "--seeds", "some"], "--seeds: got 'some'"),
         (["plan", "rmat:10,8", "--sampler", "ladies", "--layout", "subgraph"], "--layout: got 'subgraph'"),
-        (["sample", "rmat:10,8", "-o", "x", "--format", "csv"], "--format: got 'csv'"),
+        (["sample", "rmat:10,8", "-o", "x", "--format", "arrow"], "--format: got a removed option; expected leave it"),
     ],
 )
 def test_errors_name_the_option(arguments: list[str], words: str, capfd: Any) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from spsample.cli import machine
-from spsample.cli.machine import Finding, Package, ask, package_findings
+from spsample.cli import doctor as machine
+from spsample.cli.doctor import Finding, Package, ask, package_findings
 from spsample.cli.main import app
 
 
@@ -31,7 +30,7 @@ def bare(monkeypatch, tmp_path):
     """A machine without programs and without optional packages."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (tmp_path / "bin").mkdir()
-    monkeypatch.setattr(machine, "_installed", lambda package: None)
+    monkeypatch.setattr(machine, "installed_version", lambda *names: None)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     return tmp_path / "bin"
 
@@ -100,9 +99,9 @@ def test_programs_that_hang(tmp_path):
 def stand_in(tmp_path, monkeypatch, source):
     (tmp_path / "stand_in_package.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(machine, "_installed", lambda package: "1.0")
+    monkeypatch.setattr(machine, "installed_version", lambda *names: "1.0")
     package = Package("data", "stand_in_package", ("stand-in",), "tests", "stand-in", "m.more()")
-    return package_findings([package], str)[0]
+    return package_findings([package])[0]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +128,8 @@ def test_packages_after_one_that_ends_the_process(tmp_path, monkeypatch):
     for name, source in sources.items():
         (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(machine, "_installed", lambda package: "1.0")
-    findings = package_findings([Package("data", name, (name,), "tests", "it", "'here'") for name in sources], str)
+    monkeypatch.setattr(machine, "installed_version", lambda *names: "1.0")
+    findings = package_findings([Package("data", name, (name,), "tests", "it", "'here'") for name in sources])
     assert [finding.status for finding in findings] == ["ok", "broken", "ok", "broken"]
     assert findings[2].detail == "1.0, here"
     assert "status 3" in findings[1].detail
@@ -143,7 +142,7 @@ def test_what_raises_is_a_finding(monkeypatch):
 
     monkeypatch.setattr(machine, "PACKAGES", ())
     monkeypatch.setattr(machine, "hardware", fail)
-    findings = machine.survey(str)
+    findings = machine.survey()
     assert any("odd machine" in finding.detail and finding.status == "warning" for finding in findings)
 
 
@@ -151,7 +150,10 @@ def test_more_threads_than_cores(monkeypatch):
     pytest.importorskip("spsample._core")
     monkeypatch.setattr(machine, "usable_cores", lambda: 0)
     found = by_name(machine.core())
-    assert (found["threads"].status, found["threads"].advice) == ("warning", "export OMP_NUM_THREADS=0")
+    assert (found["threads"].status, found["threads"].advice) == (
+        "warning",
+        "more than cores: export OMP_NUM_THREADS=0",
+    )
 
 
 def test_a_missing_core(monkeypatch):
@@ -167,15 +169,6 @@ def test_a_broken_core(monkeypatch):
     monkeypatch.setattr(machine, "import_module", fail)
     (finding,) = machine.core()
     assert finding == Finding("software", "compiled core", "broken", "undefined symbol", finding.advice)
-
-
-def test_data_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPSAMPLE_DATA_ROOT", str(tmp_path / "a" / "b"))
-    (finding,) = machine.data_folder()
-    assert finding.status == "ok"
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    (finding,) = machine.data_folder()
-    assert finding.status == "warning"
 
 
 def test_this_machine(monkeypatch):

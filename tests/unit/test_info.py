@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from spsample.cli import describing
+from spsample.cli import info as describing
 from spsample.cli.main import app
 from spsample.store import Graph, StoreWriter
 

@@ -44,7 +44,7 @@ def test_each_epoch_is_a_line():
 
 
 def test_a_long_epoch_is_a_line_a_minute(monkeypatch, capfd):
-    from spsample.cli import epochs, progress
+    from spsample.cli import progress, report
 
     monkeypatch.setattr(progress, "MINUTE", 0.05)
     trainer = Trainer(DATA, sp.GraphSAGE([4]), ModelConfig(hidden=8), TrainConfig(epochs=1, batch_size=60))
@@ -53,7 +53,7 @@ def test_a_long_epoch_is_a_line_a_minute(monkeypatch, capfd):
         def on_step(self, trainer, loss):
             time.sleep(0.2)
 
-    with epochs.EpochProgress(DATA, 1, quiet=False) as shown:
+    with report.EpochProgress(DATA, 1, quiet=False) as shown:
         trainer.callbacks[:] = [shown, Slow()]
         trainer.fit()
     said = re.findall(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from spsample.cli.main import app
 from spsample.cli.options import default_text, listed
-from spsample.cli.train_options import SETTINGS
+from spsample.cli.train import SETTINGS
 from spsample.common.options import settings_of
 from spsample.convert import ConvertOptions
 from spsample.errors import InputError
