@@ -352,8 +352,8 @@ class DistinctIds:
             self.ids()
 
     def ids(self) -> NDArray[np.int64]:
-        """Return them all."""
-        check_room("renumber", 16 * (len(self._ids) + sum(map(len, self._new))), self._room)
+        """Return them all. Beside them are their concatenation, its sorted copy, and the result: 32 bytes an id."""
+        check_room("renumber", 32 * (len(self._ids) + sum(map(len, self._new))), self._room)
         self._ids, self._new = np.unique(np.concatenate([self._ids, *self._new])), []
         return self._ids
 
