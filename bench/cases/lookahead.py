@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.lookahead import Lookahead
+from spsample.features import CachedFeatures, FeatureStore, Lookahead
 
 from ..case import Case, Figures, Plot, Side, Work
 from ..inputs import Inputs

@@ -75,19 +75,23 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
         raise file_error(store.path / "y.npy", given, "labels below num_classes")
     splits = {name: store.array(name) for name in (*SPLIT_MASKS, *SPLIT_IDS) if name in store}
     number, parts = numbered_split(place, splits, n, split)
-    metric = str(meta.get("metric") or "accuracy")
     return Dataset(
         name=store.name,
         graph=store.graph(),
         x=store.features("x") if "x" in store.feature_names else None,
         y=y,
         num_classes=stated,
-        metric="roc_auc" if metric.upper() in ("ROC AUC", "ROC_AUC") else metric,
+        metric=_metric(meta),
         split=split,
         num_splits=number,
         meta={key: value for key, value in meta.items() if key not in (*OWN_KEYS, *OWN_FACTS, *_OF_STORES)},
         **parts,
     )
+
+
+def _metric(meta: Mapping[str, Any]) -> str:
+    """The metric that the facts state, as `Dataset` names it: ROC AUC is roc_auc. Training refuses one it has not."""
+    return str(meta.get("metric") or "accuracy").lower().replace(" ", "_")
 
 
 _KINDS = {"i": "integers", "u": "unsigned integers", "f": "floats", "b": "booleans"}
@@ -108,8 +112,8 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
     - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
       ``test_masks``: one or more splits, bool of shape (splits, n); or ``train_mask``, ``val_mask``, ``test_mask`` of
       shape (n,) or (n, splits). ``valid`` may stand for ``val``. The three sets of a split are disjoint;
-    - ``meta``: a JSON object as a string, kept in `Dataset.meta`; ``{"metric": "ROC AUC"}`` makes that the metric in
-      place of accuracy.
+    - ``meta``: a JSON object as a string, kept in `Dataset.meta`; its ``"metric"``, as in ``{"metric": "ROC AUC"}``,
+      takes the place of accuracy.
 
     Other arrays are ignored, pickled objects refused. The file's name without ``.npz`` is the data set's.
 
@@ -154,7 +158,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
         x=_features(path, arrays, n),
         y=y,
         num_classes=num_classes(y),
-        metric="roc_auc" if str(meta.get("metric", "")).upper() == "ROC AUC" else "accuracy",
+        metric=_metric(meta),
         split=split,
         num_splits=number,
         meta=meta,

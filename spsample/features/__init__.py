@@ -8,6 +8,7 @@ from spsample.features.copies import CopyCost, CopyPlan, copy_cost, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.keeper import CacheCounts
+from spsample.features.lookahead import Lookahead
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedDeviceFeatures, PartitionedFeatures
 from spsample.features.routed import RouteCounts, RoutedFeatures
@@ -26,6 +27,7 @@ __all__ = [
     "DrawShift",
     "FeatureSource",
     "FeatureStore",
+    "Lookahead",
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
     "RouteCounts",

@@ -27,8 +27,6 @@ from spsample.sampling.arguments import check_arguments
 from spsample.sampling.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from typing_extensions import Self
 

@@ -96,7 +96,7 @@ def test_rows_over_the_bus_are_those_that_the_kernel_reads_there(device, store):
     assert {4 * 5 * row / 3 for row in rows} == {counted["batch_bus_bytes"]}
     inputs = Inputs(store, {**SIZES, "hot": 0.2})
     source, read = gathering(case, inputs)
-    places, cold = device.to_host(source._tiers.places), source._tiers.tiers[1]
+    places, cold = device.to_host(source._tiers.places), source._tiers.pinned
     begins = (places[read] - np.uint64(device.address(cold))).astype(np.int64)
     begins = begins[(begins >= 0) & (begins < cold.nbytes)]
     sectors = sum(len({byte // 32 for byte in range(begin, begin + 20)}) for begin in begins.tolist())

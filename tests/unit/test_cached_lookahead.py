@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spsample.errors import DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, FeatureSource, FeatureStore
-from spsample.features.lookahead import Lookahead, LookaheadRows, rows_ahead
+from spsample.features import CachedFeatures, FeatureSource, FeatureStore, Lookahead
+from spsample.features.lookahead import LookaheadRows, rows_ahead
 
 N, DIM = 40, 3
 DTYPES = ("float32", "float16", "float64", "int8", "int64", ">f4")

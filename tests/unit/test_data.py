@@ -317,6 +317,8 @@ def test_npz_splits(tmp_path):
     data = load_dataset(path, split=1)
     assert (data.train_idx.tolist(), data.val_idx.tolist(), data.test_idx.tolist()) == ([1], [2], [0])
     assert (data.split, data.num_splits, data.metric) == (1, 2, "roc_auc")
+    path = str(triangle_file(tmp_path, meta=np.array('{"metric": "F1 micro"}'), **none, **masks))
+    assert load_dataset(path).metric == "f1_micro"
     for split in (-1, 2):
         with pytest.raises(InputError, match=rf"^split: got {split}"):
             load_dataset(path, split=split)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
+from spsample.features import Lookahead
 from spsample.features.keeper import USE_BYTES
-from spsample.features.lookahead import Lookahead, lookahead_bytes
+from spsample.features.lookahead import lookahead_bytes
 from spsample.features.scores.registry import highest
 from tests.unit.lookahead_model import ReferenceLookahead
 
