@@ -49,16 +49,16 @@ def info(
 
     if dataset not in NAMED and is_store(dataset):
         store = GraphStore.open(dataset)
-        facts = describe_store(store)
-        if verify:
-            facts |= _verified(store, quiet=as_json)
+        verified = _verified(store, quiet=as_json) if verify else {}
+        damaged = verified.get("verified") is False  # then nothing in it can be trusted
+        facts = ({"path": str(store.path)} if damaged else describe_store(store)) | verified
     elif verify:
         raise InputError(argument="--verify", given=f"with {dataset!r}", expected="the folder of a store")
     else:
         facts = describe_dataset(load_dataset(dataset))
     if as_json:
         print_json(facts)
-    else:
+    elif facts.get("verified") is not False:
         _print(facts)
     if facts.get("verified") is False:
         raise typer.Exit(1)

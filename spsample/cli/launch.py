@@ -148,11 +148,11 @@ def run_ranks(line: list[str], environment: dict[str, str]) -> int:
     patience.daemon = True
 
     def pass_on(number: int, frame: object) -> None:
-        if received:  # the second one: no more patience
-            _end_all(ranks)
-        else:
+        received.append(number)  # first of all: another signal may come at any line
+        if len(received) == 1:
             patience.start()
-        received.append(number)
+        else:  # no more patience
+            _end_all(ranks)
         ranks.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}

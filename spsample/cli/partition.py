@@ -90,6 +90,8 @@ def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, ov
         raise InputError(argument="--out", given=str(out), expected="a file in a folder that can be written to")
     if out is not None and out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
+    if out is not None and out.is_dir():
+        raise InputError(argument="--out", given=f"{out}, a folder", expected="a file")
     if stores is not None:
         require_free_path("stores", stores)
         if hops is None:

@@ -352,9 +352,13 @@ class DistinctIds:
             self.ids()
 
     def ids(self) -> NDArray[np.int64]:
-        """Return them all. Beside them are their concatenation, its sorted copy, and the result: 32 bytes an id."""
-        check_room("renumber", 32 * (len(self._ids) + sum(map(len, self._new))), self._room)
-        self._ids, self._new = np.unique(np.concatenate([self._ids, *self._new])), []
+        """Return them all; while they are merged they take 25 bytes each."""
+        check_room("renumber", 25 * (len(self._ids) + sum(map(len, self._new))), self._room)
+        ids = np.concatenate([self._ids, *self._new])
+        ids.sort()
+        is_first = np.ones(len(ids), np.bool_)
+        np.not_equal(ids[1:], ids[:-1], out=is_first[1:])
+        self._ids, self._new = ids[is_first], []
         return self._ids
 
 

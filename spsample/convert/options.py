@@ -193,11 +193,11 @@ class ConvertOptions:
         for name in ("nodes", *_BY_VERTEX):
             if getattr(self, name) is not None:
                 require_path(name, getattr(self, name))
-        ways = {"string_ids": self.string_ids, "renumber": self.renumber != "no", "num_nodes": self.num_nodes}
-        given = [name for name, way in ways.items() if way]
-        if len(given) > 1:
-            expected = "one way of numbering the vertices"
-            raise InputError(argument=given[-1], given=" with ".join(reversed(given)), expected=expected)
+        ways = ("string_ids", "renumber", "num_nodes")
+        numbered = [name for name in ways if getattr(self, name) not in (None, False, "no")]
+        if len(numbered) > 1:
+            given = f"{getattr(self, numbered[-1])} with {' and '.join(numbered[:-1])}"
+            raise InputError(argument=numbered[-1], given=given, expected="one way of numbering the vertices")
         self._check_order()
 
     def _check_order(self) -> None:

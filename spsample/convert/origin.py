@@ -12,6 +12,7 @@ from spsample.convert.compressed import COMPRESSED, compression, decompressed, i
 from spsample.convert.edges import EdgeList, npy_edges, npy_pair
 from spsample.convert.nodes import NodeTable
 from spsample.convert.options import ConvertOptions
+from spsample.convert.sort import require_budget
 from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import MatrixMarketEdges, NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
@@ -28,6 +29,10 @@ _SUFFIXES = {
 }  # fmt: skip
 _CHANGING = ("symmetrise", "deduplicate", "drop_self_loops", "add_self_loops")
 """Options that change edges, and so the weights of row-normalised ones."""
+_SPLIT_BYTES = 30
+"""Memory that the split of an R-MAT graph takes while it is made, a vertex."""
+_VERTEX_BYTES, _EDGE_BYTES, _DEGREE = 130, 24, 15
+"""Memory that a planted graph takes while it is made, and its usual degree."""
 _MAPPED = ("npy", "parquet", "npz", "pyg")
 
 
@@ -80,6 +85,9 @@ def _from_path(text: str, options: ConvertOptions, room: int, folder: Path) -> d
 
 
 def _kind(text: str) -> str:
+    if Path(text).suffix.lower() in (".int32", ".int64", ".i4", ".i8"):
+        hint = "Save them first: np.save('edges.npy', np.fromfile(FILE, '<i8').reshape(-1, 2)), or '<i4'."
+        raise InputError(argument="source", given=text, expected="pairs of integers as an .npy file", hint=hint)
     if os.path.isdir(text) and text not in NAMED and not is_store(text):
         return "ogb" if datasets.is_ogb_folder(Path(text)) else "parquet"
     if ":" in text and text.split(":")[0] in GENERATORS:
@@ -105,9 +113,19 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> dataset
     if kind == "ogb":
         return datasets.from_ogb(path, options)
     if kind == "dataset":
-        if text.partition(":")[0] == "rmat":
+        generator = text.partition(":")[0]
+        if generator == "rmat":
             scale, edge_factor = generator_arguments(text)
-            return datasets.from_rmat(int(scale), int(edge_factor), options.random_seed)
+            origin = datasets.from_rmat(int(scale), int(edge_factor), options.random_seed)
+            require_budget(options.memory_budget, _SPLIT_BYTES << int(scale))
+            return origin
+        if generator == "planted":
+            num_nodes, *more = generator_arguments(text)
+            degree = more[0] if more else _DEGREE
+            require_budget(options.memory_budget, int(num_nodes * (_VERTEX_BYTES + _EDGE_BYTES * degree)))
+            origin = datasets.from_dataset(load_dataset(text, random_seed=options.random_seed))
+            origin.rules["edge_ids"] = False
+            return origin
         if text not in NAMED and is_store(text):
             return GraphStore.read(text, datasets.from_store)
         return datasets.from_dataset(load_dataset(text, random_seed=options.random_seed))

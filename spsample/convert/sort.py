@@ -27,7 +27,7 @@ from spsample.common.units import format_bytes, require_bytes
 from spsample.convert.columns import core
 from spsample.convert.edges import EdgeChunk
 from spsample.convert.options import ConvertOptions
-from spsample.errors import InputError
+from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_plan import default_budget
 from spsample.store.folder import file_error, system_errors
 
@@ -61,7 +61,7 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     InputError
         If there is too little.
     """
-    total = default_budget() if budget is None else require_bytes("memory_budget", budget)
+    total = _total(budget)
     held = anonymous_bytes()
     room = total - held - _SLACK
     if room < _MIN_ROOM:
@@ -72,6 +72,25 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     chunk = min(_MAX_CHUNK, share // (64 + 4 * weight_bytes))
     capacity = min(1 << 31, share // (56 + 2 * weight_bytes))
     return SortPlan(chunk, capacity, min(capacity, _BUCKET), threads)
+
+
+def require_budget(budget: Any, needed: int) -> None:
+    """Refuse a generated graph, parts of which are made in memory, where they take more bytes than the budget.
+
+    Raises
+    ------
+    CapacityError
+    """
+    total = _total(budget)
+    if needed > total:
+        expected = f"at least {format_bytes(needed)} for a generated graph of this size"
+        raise CapacityError(
+            argument="memory_budget", given=format_bytes(total), expected=expected, hint="Raise --memory-budget."
+        )
+
+
+def _total(budget: Any) -> int:
+    return default_budget() if budget is None else require_bytes("memory_budget", budget)
 
 
 def anonymous_bytes() -> int:

@@ -68,7 +68,9 @@ def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
 def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
     """Return the data set of a store that is open; see `load_store`."""
     meta, n, place = store.meta, int(store.meta["num_nodes"]), str(store.path)
-    y = class_labels(f"{place}/y.npy", store.array("y"), n) if "y" in store else np.full(n, -1, np.int64)
+    y = store.array("y") if "y" in store else np.full(n, -1, np.int64)
+    if y.ndim != 2 or y.shape[1] < 2:  # columns of several labels stay a memory map, of any numbers
+        y = class_labels(f"{place}/y.npy", y, n)
     stated = meta.get("num_classes", num_classes(y)) if y.ndim == 1 else num_classes(y)
     if type(stated) is not int or stated < num_classes(y):
         given = f"label {num_classes(y) - 1} where num_classes is {stated!r}"

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -271,3 +272,17 @@ def test_nccl_without_torch_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependencyError, match=r"spsample\[pyg\]"):
         launch.init("nccl")
+
+
+def test_a_second_signal_while_the_first_is_passed_on(monkeypatch):
+    class Interrupted(threading.Timer):
+        def start(self):
+            signal.raise_signal(signal.SIGTERM)
+            super().start()
+
+    monkeypatch.setattr(launching.threading, "Timer", Interrupted)
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    ends = threading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGINT)))
+    ends.start()
+    assert launching.run_ranks(sleeper, dict(os.environ)) == 128 + signal.SIGINT
+    ends.join()

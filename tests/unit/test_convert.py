@@ -649,6 +649,19 @@ def test_budget_too_small(tmp_path):
         convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(memory_budget="1MiB"))
 
 
+@pytest.mark.parametrize("source", ["rmat:22,1", "planted:1000000"])
+def test_generated_graphs_that_pass_the_budget(source, tmp_path):
+    with pytest.raises(CapacityError, match=r"memory_budget: got 120 MiB.* a generated graph"):
+        convert(source, tmp_path / "store", ConvertOptions(memory_budget="120MiB"), plan=LEAST)
+    assert not (tmp_path / "store").exists()
+
+
+def test_raw_pairs(tmp_path):
+    np.asarray(EDGES, np.int64).tofile(tmp_path / "e.int64")
+    with pytest.raises(InputError, match=r"\.npy file.* np\.save"):
+        convert(tmp_path / "e.int64", tmp_path / "store")
+
+
 def test_columns_of_an_array(tmp_path):
     np.save(tmp_path / "e.npy", EDGES)
     with pytest.raises(InputError, match="table"):

@@ -83,6 +83,15 @@ def test_a_damaged_store_ends_with_1(store):
         assert "x.npy: got another checksum in piece 0" in result.stderr
 
 
+def test_damaged_labels_are_verified_before_they_are_read(store):
+    with (store / "y.npy").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\xff")
+    result = run(store, "--verify", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["verified"]) == (1, False)
+    assert "y.npy: got another checksum" in result.stderr
+
+
 def test_what_cannot_be_opened_ends_with_2(store, tmp_path):
     (store / "x.npy").unlink()
     result = run(store)

@@ -73,6 +73,13 @@ def test_several_labels_of_a_vertex(tmp_path):
         bad.require_training_data()
 
 
+def test_several_labels_stay_a_map(tmp_path):
+    share = np.array([[0, 1], [1, 0], [0.5, 1]], np.float32)
+    y = load_dataset(str(write(tmp_path / "store", y=share))).y
+    assert isinstance(y, np.memmap)
+    np.testing.assert_array_equal(y, share)
+
+
 def test_masks(tmp_path):
     eye = np.eye(3, dtype=bool)
     path = write(tmp_path / "s", train_masks=eye[[0, 1]], val_masks=eye[[1, 2]], test_masks=eye[[2, 0]])
