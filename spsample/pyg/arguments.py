@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from operator import index
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import BatchSampler
 from torch_geometric.data import Data
 
 from spsample.common.checks import check_range, require_int, require_type, short
@@ -138,8 +137,7 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
     """
     batches = options.get("batch_sampler")
     has_parts = all(hasattr(batches, name) for name in ("sampler", "batch_size", "drop_last"))
-    is_own = isinstance(batches, BatchSampler) and type(batches).__iter__ is not BatchSampler.__iter__
-    if batches is not None and (is_own or not has_parts):
+    if batches is not None and not has_parts:
         expected = "torch's BatchSampler: batches of one size, or loader(positions) for each batch of your own"
         raise InputError(argument="batch_sampler", given=short(batches), expected=expected)
     needless: dict[str, list[str]] = {}
@@ -173,6 +171,8 @@ class SamplerOrder(Order):
         As of torch's ``DataLoader``: iterable over positions, with a length.
     num_seeds
         Positions are in [0, num_seeds).
+    batches
+        The batch sampler whose ``sampler`` it is: its batches, one after another, are the order. None: there is none.
 
     Attributes
     ----------
@@ -188,17 +188,19 @@ class SamplerOrder(Order):
     (3, array([2, 0, 2]))
     """
 
-    def __init__(self, sampler: Any, num_seeds: int) -> None:
+    def __init__(self, sampler: Any, num_seeds: int, batches: Any = None) -> None:
+        self._argument = "sampler" if batches is None else "batch_sampler"
         for name, lacks in (("__iter__", "__iter__"), ("__len__", "a length")):
             if not hasattr(sampler, name):  # to ask for it may draw
                 given = f"an object of type {type(sampler).__name__} without {lacks}"
                 expected = "a sampler as of torch's DataLoader: iterable over positions, with a length"
-                raise DTypeError(argument="sampler", given=given, expected=expected)
-        super().__init__(len(sampler), shuffle=True)
+                raise DTypeError(argument=self._argument, given=given, expected=expected)
+        dropped = 0 if batches is None or not batches.drop_last else len(sampler) % batches.batch_size
+        super().__init__(len(sampler) - dropped, shuffle=True)
         rank = getattr(sampler, "rank", None)
         self.rank = rank if isinstance(rank, int) else 0
         self._has_share = isinstance(rank, int) and getattr(sampler, "num_replicas", 2) > 1
-        self._sampler, self._num_seeds = sampler, num_seeds
+        self._sampler, self._num_seeds, self._batches = sampler, num_seeds, batches
         self._epoch: int | None = None  # that of the order drawn last
         self._drawn = np.empty(0, np.int64)
         self._draws = 0
@@ -246,21 +248,27 @@ class SamplerOrder(Order):
 
     def _draw(self) -> NDArray[np.int64]:
         self._draws += 1
-        return self._checked(islice(self._sampler, self.num_positions + 1))
+        if self._batches is None:
+            return self._checked(islice(self._sampler, self.num_positions + 1))
+        batches, size = [list(batch) for batch in self._batches], self._batches.batch_size
+        if wrong := [len(batch) for batch in batches[:-1] if len(batch) != size]:
+            given, expected = f"a batch of {wrong[0]} positions", f"{size} in each but the last"
+            hint = "Call loader(positions) for each batch of your own."
+            raise InputError(argument=self._argument, given=given, expected=expected, hint=hint)
+        return self._checked(chain.from_iterable(batches))
 
     def _checked(self, drawn: Iterable[Any]) -> NDArray[np.int64]:
-        positions = np.fromiter(map(_index, drawn), np.int64)
+        positions = np.fromiter(map(self._index, drawn), np.int64)
         if len(positions) != self.num_positions:
             more = f"{len(positions)}" if len(positions) < self.num_positions else "more"
             expected = f"{self.num_positions}, the length that the sampler had when the loader was made"
-            raise InputError(argument="sampler", given=f"{more} positions in an epoch", expected=expected)
-        check_range("sampler", positions, self._num_seeds, "positions among input_nodes")
+            raise InputError(argument=self._argument, given=f"{more} positions in an epoch", expected=expected)
+        check_range(self._argument, positions, self._num_seeds, "positions among input_nodes")
         return positions
 
-
-def _index(position: Any) -> int:
-    try:
-        return index(position)
-    except TypeError:
-        expected = "positions among input_nodes, one at a time"
-        raise DTypeError(argument="sampler", given=short(position), expected=expected) from None
+    def _index(self, position: Any) -> int:
+        try:
+            return index(position)
+        except TypeError:
+            expected = "positions among input_nodes, one at a time"
+            raise DTypeError(argument=self._argument, given=short(position), expected=expected) from None

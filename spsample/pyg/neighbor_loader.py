@@ -78,8 +78,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``. ``num_workers``,
         ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like have no effect but a warning.
         ``sampler`` (``DistributedSampler``, ``WeightedRandomSampler``, one's own) gives the positions among
-        ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. Of ``batch_sampler`` torch's
-        ``BatchSampler`` is taken.
+        ``input_nodes`` that an epoch visits; it is asked once, at the epoch's start. So is ``batch_sampler``: torch's
+        ``BatchSampler`` or its like, with batches of one size, but for the last.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         self._attributes = Attributes(self.graph)
         batches = options.get("batch_sampler")
         sampler = options.get("sampler") if batches is None else batches.sampler
-        order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, len(self.dataset))
+        order = bool(options.get("shuffle")) if sampler is None else SamplerOrder(sampler, len(self.dataset), batches)
         # each rank of a DistributedSampler draws its own, unless a random seed was given
         self._rank = order.rank if random_seed is None and isinstance(order, SamplerOrder) else 0
         self.bulk_loader = BulkLoader(
@@ -173,7 +173,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             prefetch=prefetch,
             edge_ids=True,
             shuffle=order,
-            drop_last=self.drop_last if batches is None else batches.drop_last,
+            drop_last=self.drop_last,
             random_seed=(node_sampler.random_seed + self._rank) % 2**64,
             backend=backend,
         )
@@ -196,11 +196,15 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
 
     @contextmanager
     def enable_cpu_affinity(self, loader_cores: Any = None) -> Iterator[None]:
-        """PyG's, for workers, as the other one of them; nothing but a warning: see `spsample.set_num_threads`."""
+        """PyG's, for workers; nothing but a warning here."""
         arguments.warn_needless()
         yield
 
-    enable_multithreading = enable_cpu_affinity
+    @contextmanager
+    def enable_multithreading(self, worker_threads: int | None = None) -> Iterator[None]:
+        """PyG's, for workers; nothing but a warning here: `spsample.set_num_threads` sets the number of threads."""
+        arguments.warn_needless()
+        yield
 
     def set_epoch(self, epoch: int) -> None:
         """`BulkLoader.set_epoch`."""

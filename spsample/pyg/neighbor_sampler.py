@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ class Attributes:
         plan = self._plan
         if plan is None or not plan.fits(data):
             plan = self._plan = self._planned(data)
-        held = {"n_id": output.node, "e_id": output.edge, **plan.held}
+        held = plan.held.copy()
         for key, of_edges, dim in plan.rows:
             held[key] = _selected(held[key], output.edge if of_edges else output.node, dim)
         if "edge_index" in held:
@@ -76,6 +76,8 @@ class Attributes:
             held["adj_t"] = _sampled_entries(held["adj_t"], output)
         if "num_nodes" in held:
             held["num_nodes"] = len(output.node)
+        held.setdefault("n_id", output.node)
+        held.setdefault("e_id", output.edge)
         input_id, time = output.metadata
         held |= {
             "batch": output.batch,
@@ -155,7 +157,7 @@ class SharedGraphs:
     """
 
     def __init__(self) -> None:
-        self._made: Any = WeakTensorKeyDictionary()  # by weights, or else edges: what the last graph is of
+        self._made: Any = WeakTensorKeyDictionary()  # by edges, then by weights (or edges), then by their versions
 
     def of(self, data: Data, weight_attr: str | None = None) -> Graph:
         """The graph of the edges and weights that data have now; errors as of `Graph.from_pyg`."""
@@ -164,12 +166,12 @@ class SharedGraphs:
         are_counted = all(isinstance(tensor, torch.Tensor) and not tensor.is_inference() for tensor in tensors)
         if not are_counted or "adj_t" in data:  # nobody knows whether they were changed
             return Graph.from_pyg(data, weight_attr)
-        now = [data.num_nodes, *(tensor._version for tensor in tensors)]
-        edges, before, made = self._made.get(tensors[-1], (None, None, None))
-        graph = made() if before == now and edges() is tensors[0] else None
+        of_edges = self._made.setdefault(tensors[0], WeakTensorKeyDictionary())
+        graphs = of_edges.setdefault(tensors[-1], WeakValueDictionary())
+        now = (data.num_nodes, *(tensor._version for tensor in tensors))
+        graph: Graph | None = graphs.get(now)
         if graph is None:
-            graph = Graph.from_pyg(data, weight_attr)
-            self._made[tensors[-1]] = weakref.ref(tensors[0]), now, weakref.ref(graph)
+            graph = graphs[now] = Graph.from_pyg(data, weight_attr)
         return graph
 
 
@@ -308,10 +310,12 @@ def _repeat_seeds(output: SamplerOutput, minibatch: MiniBatch) -> None:
     moved[:distinct] = torch.from_numpy(first).to(place.device)
     hop_edges = output.num_sampled_edges[0]
     counts = torch.bincount(output.col[:hop_edges], minlength=distinct)
-    edges = torch.arange(len(output.col), device=place.device)
-    into = torch.split(edges[:hop_edges], counts.tolist())  # by seed
-    order = torch.cat([*(into[seed] for seed in minibatch.seed_inverse), edges[hop_edges:]])
-    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), counts[place])
+    repeats = counts[place]
+    target = torch.repeat_interleave(torch.arange(seeds, device=place.device), repeats)
+    starts, copied_starts = counts.cumsum(0) - counts, repeats.cumsum(0) - repeats
+    copied = torch.arange(len(target), device=place.device)
+    copied += torch.repeat_interleave(starts[place] - copied_starts, repeats)
+    order = torch.cat([copied, torch.arange(hop_edges, len(output.col), device=place.device)])
     output.node = torch.cat([output.node[place], output.node[distinct:]])
     output.row = moved[output.row[order]]
     output.col = torch.cat([target, moved[output.col[hop_edges:]]])

@@ -19,6 +19,7 @@ from spsample.errors import DTypeError, InputError, SpSampleError
 torch = pytest.importorskip("torch")
 torch_geometric = pytest.importorskip("torch_geometric")
 
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler  # noqa: E402
 from torch_geometric.data import Batch, Data, HeteroData  # noqa: E402
 from torch_geometric.sampler import NumNeighbors, SamplerOutput  # noqa: E402
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE  # noqa: E402
@@ -138,6 +139,12 @@ def without_lists():
     return data
 
 
+def test_what_data_had_is_printed_before_what_a_batch_has_besides():
+    data = Data(x=torch.ones(N, 1), edge_index=edges_of())
+    (batch,) = loader_of(data, [1], input_nodes=[0], batch_size=1)
+    assert list(batch._store._mapping)[:4] == ["x", "edge_index", "n_id", "e_id"]
+
+
 def test_attributes_and_dtypes_are_those_of_pyg():
     batch = next(iter(loader_of(without_lists())))
     assert described(batch) == EXPECTED
@@ -249,6 +256,20 @@ def test_repeated_seeds_share_a_sample_and_keep_their_places():
     assert into[0] == into[2] == into[3] == merged.e_id[merged.edge_index[1] == 0].tolist()
     assert into[1] == merged.e_id[merged.edge_index[1] == 1].tolist()
     assert batch.num_sampled_nodes[1:] == merged.num_sampled_nodes[1:]
+
+
+@pytest.mark.parametrize("num_neighbors", [[3], [-1, 2]])
+def test_each_of_the_repeated_seeds_has_the_edges_of_its_first_place(num_neighbors):
+    data = without_lists()
+    nodes = torch.randint(0, 20, (500,), generator=torch.Generator().manual_seed(1))
+    (batch,) = loader_of(data, num_neighbors, input_nodes=nodes, batch_size=500)
+    assert torch.equal(batch.n_id[:500], nodes)
+    assert torch.equal(torch.stack([batch.n_id[ends] for ends in batch.edge_index]), data.edge_index[:, batch.e_id])
+    target = batch.edge_index[1, : batch.num_sampled_edges[0]]
+    assert torch.equal(target, target.sort().values)
+    into = [batch.e_id[: len(target)][target == place].tolist() for place in range(500)]
+    first = {node: place for place, node in reversed(list(enumerate(nodes.tolist())))}
+    assert into == [into[first[node]] for node in nodes.tolist()]
 
 
 def test_weights_decide_what_is_drawn():
@@ -442,6 +463,37 @@ def test_drop_last():
     assert len(loader) == len(list(loader)) == 6
     assert {batch.batch_size for batch in loader} == {8}
     assert len(loader_of()) == 7
+
+
+class Backwards(BatchSampler):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+class Buckets:
+    """Batches of positions that belong together; no class of torch's."""
+
+    batch_size, drop_last, sampler = 2, False, range(7)
+
+    def __iter__(self):
+        return iter([[5, 3], [0, 1], [6, 2], [4]])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_are_those_that_a_batch_sampler_gives(drop_last):
+    for batches in (Buckets(), Backwards(SequentialSampler(range(12)), 4, drop_last)):
+        loader = loader_of(None, input_nodes=torch.arange(12), batch_sampler=batches, batch_size=1)
+        for _ in range(2):
+            assert [batch.input_id.tolist() for batch in loader] == list(batches)
+
+
+def test_lightning_sees_the_batches_of_a_prediction():
+    distributed = pytest.importorskip("pytorch_lightning.overrides.distributed")
+    shuffled = RandomSampler(range(10), generator=torch.Generator().manual_seed(0))
+    batches = distributed._IndexBatchSamplerWrapper(BatchSampler(shuffled, 4, drop_last=False))
+    loader = loader_of(None, input_nodes=torch.arange(10), batch_sampler=batches, batch_size=1)
+    assert [batch.input_id.tolist() for batch in loader] == batches.seen_batch_indices
+    assert [len(seen) for seen in batches.seen_batch_indices] == [4, 4, 2]
 
 
 def test_states():
@@ -639,6 +691,8 @@ def test_what_is_for_workers_does_nothing_and_says_so():
         with pytest.warns(UserWarning, match="needs no workers: threads") as seen, context():
             assert len(list(loader)) == 7
         assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match="needs no workers"), loader.enable_multithreading(worker_threads=2):
+        pass
 
 
 def typed():
@@ -720,6 +774,19 @@ def test_loaders_of_the_same_data_share_a_graph_by_themselves():
     assert loader_of(data).graph is not changed.graph
     data.num_nodes = N + 1
     assert loader_of(data).graph.num_nodes == N + 1
+
+
+def test_graphs_of_the_same_edges_or_weights_are_shared_side_by_side():
+    data, larger = data_of(), data_of()
+    larger.edge_index, larger.num_nodes = data.edge_index, N + 1
+    other = data_of(edge_index=edges_of(seed=1))
+    other.edge_weight = data.edge_weight
+    plain, weighted = [data, larger], [data, other]
+    loaders = [*map(loader_of, plain), *(loader_of(one, weight_attr="edge_weight") for one in weighted)]
+    graphs = [loader.graph for loader in loaders]
+    assert len(set(map(id, graphs))) == 4
+    again = [*map(loader_of, plain), *(loader_of(one, weight_attr="edge_weight") for one in weighted)]
+    assert all(loader.graph is graph for loader, graph in zip(again, graphs, strict=True))
 
 
 def test_shared_graphs_keep_nothing_alive():
