@@ -19,7 +19,7 @@ from spsample.features import score, score_names
 from spsample.features.copies import METHODS, plan_copies
 from spsample.features.lookahead import Lookahead
 from spsample.features.scores import usual_score
-from spsample.features.scores.registry import hottest
+from spsample.features.scores.order import hottest
 from spsample.loading import BulkLoader
 from spsample.sampling.workload import Workload
 from spsample.sparse import keys

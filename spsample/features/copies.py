@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spsample.common.arrays import as_array
 from spsample.common.checks import first_bad, require_choice, require_int, require_number, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.features.scores.registry import hottest
+from spsample.features.scores.order import hottest
 from spsample.store.validation import as_id_vector, as_weights, check_ids, check_num_nodes, check_weights
 
 _ALPHA = "a positive, finite number"

@@ -192,7 +192,9 @@ class ArrayTiers:
         """Copy all rows, those of the vertices `hot` to the device."""
         device, encoded = kernels.device, self._encoded
         self._kernels, self._kind = kernels, "bfloat16" if encoded.dtype == np.uint16 else encoded.dtype.name
-        cold = np.setdiff1d(np.arange(len(encoded)), hot, assume_unique=True)
+        is_hot = np.zeros(len(encoded), np.bool_)
+        is_hot[hot] = True
+        cold = np.flatnonzero(~is_hot)
         self.hot, self.rows, self.pinned = hot, device.to_device(encoded[hot]), device.pinned(encoded[cold])
         places = np.zeros(len(encoded), np.uint64)
         places[hot], places[cold] = row_addresses(device, self.rows), row_addresses(device, self.pinned)
@@ -432,7 +434,7 @@ class DeviceFeatures(RowKeeper):
     @property
     def hot_vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows lie in the memory of the device, ascending."""
-        return self._tiers.hot
+        return self._tiers.hot.copy()
 
     @property
     def hot_share(self) -> float:

@@ -18,7 +18,7 @@ from spsample.common.locks import MendedInForks, was_held
 from spsample.errors import InputError
 from spsample.features.gathering import HitsAndMisses, require_core, row_reader
 from spsample.features.keeper import LINE_BYTES, KeptRows, Targets, part, require_fingerprint, targets
-from spsample.features.scores.registry import highest
+from spsample.features.scores.order import highest
 from spsample.store.validation import as_vertex_ids, check_ids
 
 if TYPE_CHECKING:

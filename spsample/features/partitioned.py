@@ -14,7 +14,7 @@ from scipy import sparse
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import exchange_numbers
-from spsample.comm.objects import require_same
+from spsample.comm.objects import all_gather_object, require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
@@ -215,8 +215,12 @@ class PartitionedFeatures(BlockFeatures):
         with collective(grid.comm):
             rows = _checked(placement, grid, as_rows(block))
             contents = _contents(rows, grid.row_group)
-        kinds = {"columns": rows.shape[1], "numbers": str(rows.dtype)}
-        require_same(grid.comm, dtype=dtype, phase=phase, **kinds, **placement._asdict())
+        kinds = all_gather_object(grid.comm, f"{rows.shape[1]} columns of {rows.dtype}")
+        for rank, kind in enumerate(kinds):
+            if kind != kinds[0]:
+                given = f"{kinds[0]} on rank 0, {kind} on rank {rank}"
+                raise InputError(argument="block", given=given, expected="the same")
+        require_same(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._begin(RowExchange(grid, phase, int(placement.bounds[-1]), by_column=True), placement, rows.shape[1])
         self._format = _format(rows, dtype, grid)

@@ -186,6 +186,7 @@ class RoutedFeatures(RowKeeper):
             of_peers, of_source = others[~is_of_source], others[is_of_source]
             if self._has_peers:
                 asked = ids[of_peers].astype(np.int64)
+                # below ranks * rows, so below 2^63: else 2^20 ranks would each keep a map of 8 TiB, a byte for each row
                 places = self._holders[asked].astype(np.int64) * self.num_rows + asked  # all vertices of each rank
                 bounds = np.arange(self.comm.size + 1) * self.num_rows
                 self._exchange.fetch(places, bounds, self._copies, (out, to[of_peers]))

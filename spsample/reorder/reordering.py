@@ -19,7 +19,8 @@ from spsample.common.memory import available_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import InputError
-from spsample.features.scores.registry import hottest, require_scores
+from spsample.features.scores.order import hottest
+from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import RowFile, Workers
 from spsample.reorder.row_moves import (
     ENTRIES,

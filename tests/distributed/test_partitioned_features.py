@@ -11,6 +11,7 @@ from spsample.data import planted, save_dataset
 from spsample.distributed import ProcessGrid
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
+from spsample.features.partitioned import even_placement
 
 GRIDS = [(p, c) for p in (1, 2, 4, 6) for c in range(1, p + 1) if p % c == 0]
 TIMEOUT = 20.0
@@ -138,6 +139,18 @@ def test_arguments_that_differ_between_ranks_are_refused_on_all():
         return PartitionedFeatures.of(x, grid).gather([4]).tolist()
 
     assert run_threads(2, body, TIMEOUT) == [[[8.0, 9.0]]] * 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "named"), [(2, "float32", "2 columns of float32"), (5, "float64", "5 columns of float64")]
+)
+def test_blocks_of_other_features_are_refused_on_all(columns, dtype, named):
+    def body(comm):
+        block = np.ones((4, columns), dtype) if comm.rank == 1 else np.ones((4, 5), np.float32)
+        with pytest.raises(InputError, match=f"block: got 5 columns of float32 on rank 0, {named} on rank 1; expected"):
+            PartitionedFeatures(block, ProcessGrid(comm), even_placement(12, 3))
+
+    run_threads(3, body, TIMEOUT)
 
 
 def test_int8_scales_are_those_of_all_blocks():

@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from spsample.features.scores.registry import hottest
+from spsample.features.scores.order import hottest
 
 
 def least_mean(scores, devices, budget, links):

@@ -12,7 +12,7 @@ from hypothesis import given
 from spsample.errors import DTypeError, InputError
 from spsample.features import CopyPlan, copy_cost, plan_copies
 from spsample.features.copies import METHODS, CopyRequest, greedy, link_costs
-from spsample.features.scores.registry import hottest
+from spsample.features.scores.order import hottest
 from tests.unit.copies_search import least_mean, most_spared
 
 ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)

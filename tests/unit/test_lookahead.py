@@ -17,7 +17,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.features import Lookahead
 from spsample.features.keeper import USE_BYTES
 from spsample.features.lookahead import lookahead_bytes
-from spsample.features.scores.registry import highest
+from spsample.features.scores.order import highest
 from tests.unit.lookahead_model import ReferenceLookahead
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")

@@ -12,6 +12,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_choice, require_int, require_type
 from spsample.errors import InputError
 from spsample.features.scores.column_sums import PHASE, CsrRows, column_sums
+from spsample.features.scores.order import hottest
 from spsample.features.scores.visits import trial_visits
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
@@ -23,6 +24,8 @@ STEPS = 60
 LAST_STEP = 1e-7
 """Relative size of the last step: the error after a step is about its square."""
 
+_AT_ONCE = 1 << 14
+"""Outcomes that are looked at together: they stay in the cache."""
 
 FloatArray = NDArray[np.float64]
 
@@ -53,9 +56,15 @@ def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray
     where_positive = weights[at] / most
     factor = s / total
     for _ in range(STEPS):
-        likely = most * -np.expm1(-factor * where_positive)
-        slope = total - float((likely * where_positive).sum())
-        step = (s - float(likely.sum())) / slope if slope > 0 else 0.0
+        expected, slope = 0.0, total
+        for first in range(0, len(most), _AT_ONCE):
+            x = where_positive[first : first + _AT_ONCE]
+            less = np.expm1(x * -factor)
+            less *= most[first : first + _AT_ONCE]
+            expected -= float(less.sum())
+            less *= x
+            slope += float(less.sum())
+        step = (s - expected) / slope if slope > 0 else 0.0
         factor += max(step, 0.0)
         if step <= LAST_STEP * factor:
             break
@@ -448,7 +457,7 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     if len(known) == 0:
         return scores
     prior = probabilities[known]
-    order = np.argsort(-prior, kind="stable")
+    order = hottest(prior, len(known))
     level, order = prior[order], known[order]
     seen = counts[order].astype(np.float64)
     starts = size * np.arange(max(len(order) // size, 1))  # the last group has what is left, too

@@ -16,6 +16,7 @@ from spsample.common.checks import check_length, require_choice, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.features.scores.column_sums import out_degree, random_order, reverse_pagerank
 from spsample.features.scores.inclusion import inclusion, posterior, states_proportion
+from spsample.features.scores.order import highest
 from spsample.features.scores.visits import presc, replay
 from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
@@ -164,40 +165,6 @@ def require_scores(argument: str, values: Any, num_nodes: int) -> NDArray[Any]:
     check_length(argument, scores, num_nodes, "vertex")
     check_weights(argument, scores)
     return scores
-
-
-def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The `count` vertices with the largest scores, ascending; of equal ones the first.
-
-    Examples
-    --------
-    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
-    [0, 2, 3]
-    """
-    if count == 0 or count >= len(scores):
-        return np.arange(min(count, len(scores)))
-    least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    is_chosen = scores > least
-    equal = np.flatnonzero(scores == least)
-    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
-    return np.flatnonzero(is_chosen)
-
-
-def hottest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The vertices of `highest`, hottest first; of equal ones those of lowest id, on every processor. O(n + k log k).
-
-    Examples
-    --------
-    >>> hottest(np.array([1.0, 5.0, 1.0, 7.0]), 3).tolist()
-    [3, 1, 0]
-    """
-    chosen = highest(scores, count)
-    order = np.argsort(-scores[chosen])  # faster than a stable sort, which only equal ones need
-    values = -scores[chosen[order]]
-    is_next_equal = values[1:] == values[:-1]
-    at = np.flatnonzero(np.append(is_next_equal, False) | np.append(False, is_next_equal))
-    order[at] = order[at][np.lexsort((order[at], values[at]))]
-    return chosen[order]
 
 
 def _require_options(name: str, method: Method, options: dict[str, Any]) -> None:
