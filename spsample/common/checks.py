@@ -10,7 +10,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +276,26 @@ def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
         raise InputError(argument=argument, given=short(value), expected=expected)
     given = f"{short(value)} of type {type(value).__name__}"
     raise DTypeError(argument=argument, given=given, expected=expected)
+
+
+def refuse_removed(call: str, given: Mapping[str, Any], **removed: str) -> None:
+    """Refuse arguments that a call once had, each with a hint in its place; and other ones as Python does.
+
+    Raises
+    ------
+    InputError, TypeError
+
+    Examples
+    --------
+    >>> refuse_removed("draw", {"colour": 3}, colour="Leave it out: all is black.")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: colour: got 3; expected nothing: it was removed. Leave it out: all is black.
+    """
+    for name, value in given.items():
+        if name not in removed:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+        raise InputError(argument=name, given=short(value), expected="nothing: it was removed", hint=removed[name])
 
 
 def short(value: Any) -> str:

@@ -6,12 +6,12 @@ import os
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_path, require_type
+from spsample.common.checks import refuse_removed, require_path, require_type
 from spsample.common.locks import MendedInForks
 from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
@@ -321,8 +321,10 @@ class DiskFeatures(MendedInForks, FeatureSource):
         name: str = "x",
         form: RowFormat | None = None,
         direct: bool = True,
+        **removed: NoReturn,
     ) -> None:
         super().__init__()
+        refuse_removed("DiskFeatures", removed, page_rows="Leave it out: the plan chooses the rows of a page.")
         size = budget_bytes(budget)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_choice, require_int, short
+from spsample.common.checks import refuse_removed, require_choice, require_int, short
 from spsample.common.stage_threads import StageThreads
 from spsample.common.threads import kernel_threads
 from spsample.errors import DTypeError, InputError
@@ -185,7 +185,10 @@ class BulkLoader(Loader):
         transform: Callable[[Any], Any] | None = None,
         device: Any = None,
         timeline: Timeline | None = None,
+        **removed: NoReturn,
     ) -> None:
+        hint = "Leave it out: transform= runs in the thread that gathers features."
+        refuse_removed("BulkLoader", removed, transform_workers=hint)
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)

@@ -45,7 +45,8 @@ class AheadGroup:
     most_batches : int or None
         ``bulk_size`` as a number; None: as many as the budget allows.
     queue_bytes : int or None
-        Bytes of bulks that wait, and as many of batches: half of the budget; None for no limit.
+        Bytes of bulks that wait, and as many of batches: half of ``prefetch_budget``, where there is none of
+        ``memory_budget``; None for no limit.
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class AheadGroup:
         self.bulk_size, self.memory_budget = bulk_size, memory_budget
         self.most_batches = require_bulk_size("bulk_size", bulk_size)
         self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MAX_AHEAD)
-        budgets = {"memory_budget": memory_budget, "prefetch_budget": prefetch_budget}
-        nbytes = [require_bytes(name, value) for name, value in budgets.items() if value is not None]
-        self.queue_bytes = nbytes[-1] // 2 if nbytes else None
+        memory_bytes = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
+        ahead_bytes = None if prefetch_budget is None else require_bytes("prefetch_budget", prefetch_budget)
+        budget = memory_bytes if ahead_bytes is None else ahead_bytes
+        self.queue_bytes = None if budget is None else budget // 2
         nothing = "None: nothing is prepared ahead"
         in_turn = "None: all is done in the thread of the loop, as set_num_threads says"
         ahead = {"stage_threads": (stage_threads, in_turn), "prefetch_budget": (prefetch_budget, nothing)}

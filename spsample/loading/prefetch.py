@@ -62,7 +62,10 @@ class BackgroundThread:
         threads = get_num_threads() if threads is None else threads
         arguments = (work, failed, last, self._ended, threads, on_this_stream())
         self._thread = threading.Thread(target=_run, args=arguments, name=f"spsample {name}", daemon=True)
-        self.start = self._thread.start
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
 
     @property
     def is_here(self) -> bool:
@@ -174,10 +177,8 @@ class _ItemQueue(Generic[T]):
 
     def fail(self, error: BaseException) -> None:
         """Pass an error of the thread to the consumer; first, since closing may wait for ranks that wait for it."""
-        behind = error if self.is_closed else None
-        while behind is not None and behind.__traceback__ is not None:  # frames would keep unused items
-            behind.__traceback__ = None
-            behind = behind.__context__ or behind.__cause__
+        if self.is_closed:
+            _drop_frames(error)
         self.items.put(_End(error))
         if isinstance(error, Exception) and not isinstance(error, _PassLeftError):
             self._shared.failures.append(error)
@@ -208,6 +209,14 @@ class _ItemQueue(Generic[T]):
         return held < self._ahead.items and (limit is None or held <= 0 or sum(self._sizes) + self._largest <= limit)
 
 
+def _drop_frames(error: BaseException) -> None:
+    """Take the frames from an error and from those behind it: they would keep items that nobody uses."""
+    behind: BaseException | None = error
+    while behind is not None and behind.__traceback__ is not None:
+        behind.__traceback__ = None
+        behind = behind.__context__ or behind.__cause__
+
+
 class Prefetcher(Generic[T]):
     """The items of a generator, made by a thread that is `ahead` of their use: of those that were `release`d.
 
@@ -219,7 +228,14 @@ class Prefetcher(Generic[T]):
     def __init__(self, buffer: _ItemQueue[T], name: str, threads: int | None) -> None:
         self._buffer = buffer
         self._thread = BackgroundThread(buffer.fill, buffer.fail, name, threads, buffer.source.close)
-        self.start, self.join = self._thread.start, self._thread.join
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the thread to end, at most so long."""
+        self._thread.join(seconds)
 
     def __iter__(self) -> Prefetcher[T]:
         """Return itself."""

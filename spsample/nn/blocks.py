@@ -28,6 +28,7 @@ from spsample.nn.tensors import as_array, as_tensor
 from spsample.sampling import Adjacency, Sampler
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.construction import sums_by_row
 
 _PRODUCTS_OF_A_SUM = 16
 """Multiplications of a matrix product in the time of one number of a sum over neighbours."""
@@ -160,21 +161,29 @@ def mean_block(adj: Any) -> Block:
 
     For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
-    counts, size = as_tensor(adj.indptr).diff(), len(adj.indices)
-    rows, totals = torch.arange(len(counts), device=counts.device), counts.double()
-    if adj.data is not None:
-        totals = torch.zeros_like(totals).index_add_(0, _by_entry(rows, counts, size), as_tensor(adj.data).double())
-    inverse = torch.where(totals > 0, 1.0 / totals, 0.0)
+    is_on_host = isinstance(adj.indices, np.ndarray) or getattr(adj.indices, "is_cpu", False)
+    if not is_on_host:
+        return _block(adj, _means_on_device(adj))
+    indptr = np.asarray(adj.indptr)
+    counts = np.diff(indptr)
+    totals = counts if adj.data is None else sums_by_row(indptr, np.asarray(adj.data))
+    inverse = np.zeros(len(totals))
+    np.divide(1.0, totals, out=inverse, where=totals > 0)
     if adj.data is None:
-        return _block(adj, _by_entry(inverse.float(), counts, size))
-    return _block(adj, _by_entry(inverse, counts, size).mul_(as_tensor(adj.data)))
+        return _block(adj, np.repeat(inverse.astype(np.float32), counts))
+    return _block(adj, np.repeat(inverse, counts) * np.asarray(adj.data))
 
 
-def _by_entry(of_rows: torch.Tensor, counts: torch.Tensor, size: int) -> torch.Tensor:
-    """The number of its row for each entry, of which there are ``size``."""
-    if of_rows.is_cpu:  # NumPy makes no index of all entries
-        return torch.from_numpy(np.repeat(as_array(of_rows), as_array(counts)))
-    return torch.repeat_interleave(of_rows, counts, output_size=size)  # a device does not wait for the size
+def _means_on_device(adj: Any) -> torch.Tensor:
+    """The values of `mean_block`, computed where the arrays are."""
+    counts = as_tensor(adj.indptr).diff()
+    rows = torch.arange(len(counts), device=counts.device)
+    rows = torch.repeat_interleave(rows, counts, output_size=len(adj.indices))  # does not wait for the size
+    totals = counts.double()
+    if adj.data is not None:
+        totals = torch.zeros_like(totals).index_add_(0, rows, as_tensor(adj.data).double())
+    inverse = torch.where(totals > 0, 1.0 / totals, 0.0)[rows]
+    return inverse if adj.data is None else inverse * as_tensor(adj.data)
 
 
 def value_block(adj: Any) -> Block:

@@ -78,7 +78,9 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     tensor([[3.]])
     """
     product: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    result: Tensor = functional.linear(x, weight, bias) if product is None else product(x, weight, bias, "none", [], "")
+    if product is None:
+        return functional.linear(x, weight, bias)
+    result: Tensor = product(x, weight, bias, "none", [], "")
     return result
 
 

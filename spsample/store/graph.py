@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import get_backend
-from spsample.common.checks import require_choice, require_type, short
+from spsample.common.checks import refuse_removed, require_choice, require_type, short
 from spsample.common.lazily import lazily
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.sparse.local import LocalOperand
@@ -201,7 +201,7 @@ class Graph(BaseGraph):
         return graph_of(construction.from_matrix(matrix))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Graph:
+    def open(cls, path: str | os.PathLike[str], **removed: NoReturn) -> Graph:
         """Open the graph of a store by memory maps: nothing is read but headers, whatever its size.
 
         Pages are read from the disk when samplers touch them, and the system may drop them again. Such a graph pickles
@@ -227,6 +227,7 @@ class Graph(BaseGraph):
         array([0, 1, 0])
         >>> folder.cleanup()
         """
+        refuse_removed("Graph.open", removed, access="Leave it out: pages are read as the system sees fit.")
         return graph_of(MappedStore.read(path, lambda store: store.graph_arrays()))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

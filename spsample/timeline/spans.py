@@ -159,11 +159,15 @@ class RankRows(NamedTuple):
 
 def _names(of: RankRows) -> Iterator[dict[str, Any]]:
     """Yield events that name a rank and its threads."""
-    for kind, number, rows in (("process", of.rank, [f"rank {of.rank} ({of.host})"]), ("thread", None, of.rows)):
-        for row, name in enumerate(rows):
-            event = {"ph": "M", "pid": of.rank, "tid": row}
-            yield {**event, "name": f"{kind}_name", "args": {"name": name}}
-            yield {**event, "name": f"{kind}_sort_index", "args": {"sort_index": row if number is None else number}}
+    yield from _name("process", f"rank {of.rank} ({of.host})", place=of.rank, ids={"pid": of.rank, "tid": 0})
+    for row, name in enumerate(of.rows):
+        yield from _name("thread", name, place=row, ids={"pid": of.rank, "tid": row})
+
+
+def _name(kind: str, name: str, place: int, ids: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Yield the events that give a process or a thread its name, and its place among the others."""
+    yield {"ph": "M", **ids, "name": f"{kind}_name", "args": {"name": name}}
+    yield {"ph": "M", **ids, "name": f"{kind}_sort_index", "args": {"sort_index": place}}
 
 
 def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, Any]:

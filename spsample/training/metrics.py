@@ -98,21 +98,27 @@ def _torchmetrics() -> ModuleType:
 def _ranking(metric: str, function: str, logits: NDArray[Any], y: NDArray[Any]) -> float:
     """Mean over the classes' scores of a function of torchmetrics for two answers."""
     of_two = getattr(_torchmetrics(), function)
-    given, expected = "labels of which no class has both answers", "a class with both answers"
     if y.ndim == 2:
         columns = [(logits[:, k], y[:, k] > 0) for k in range(y.shape[1])]
     else:
-        given = f"{logits.shape[1]} classes, {int((y == 1).sum())} of {len(y)} vertices in class 1"
-        expected = "two classes, both of them present"
-        columns = [(logits[:, 1].astype(np.float64) - logits[:, 0], y == 1)] if logits.shape[1] == 2 else []
+        _require_two_classes(metric, logits, y)
+        columns = [(logits[:, 1].astype(np.float64) - logits[:, 0], y == 1)]
     scores = [
         float(of_two(_ranks(score), torch.from_numpy(answer.astype(np.int64))))
         for score, answer in columns
         if answer.any() and not answer.all()
     ]
     if not scores:
-        raise InputError(argument="metric", given=f"{metric!r} for {given}", expected=expected)
+        given = f"{metric!r} for labels of which no class has both answers"
+        raise InputError(argument="metric", given=given, expected="a class with both answers")
     return float(np.mean(scores))
+
+
+def _require_two_classes(metric: str, logits: NDArray[Any], y: NDArray[Any]) -> None:
+    num_classes, num_positive = logits.shape[1], int((y == 1).sum())
+    if num_classes != 2 or num_positive in (0, len(y)):
+        given = f"{metric!r} for {num_classes} classes, {num_positive} of {len(y)} vertices in class 1"
+        raise InputError(argument="metric", given=given, expected="two classes, both of them present")
 
 
 def _ranks(score: NDArray[Any]) -> torch.Tensor:

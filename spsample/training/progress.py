@@ -85,8 +85,10 @@ class Progress:
         self.loss_sum, self.num_seeds = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything, as plain values and tensors."""
-        return asdict(self)
+        """Return everything, as plain values and tensors: the best weights themselves, not copies."""
+        before = None if self.before_last is None else dict(vars(self.before_last))
+        history = [asdict(record) for record in self.history]
+        return {**vars(self), "history": history, "best": dict(vars(self.best)), "before_last": before}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Progress:

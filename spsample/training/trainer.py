@@ -36,7 +36,7 @@ from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from spsample.sampling import Sampler
 
@@ -137,7 +137,7 @@ class Trainer:
         self._last_weights: dict[str, torch.Tensor] | None = None  # once it is over
         self.settings = _decisive_settings(setup, model) | self.pipeline.decisive
         self._seconds_before: dict[str, float] = {}  # of the run that this one was resumed from
-        self._counts_before = np.zeros(len(CacheCounts._fields), np.int64)
+        self._counts_before = _counts(None)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -253,8 +253,8 @@ class Trainer:
         if state["rng"] is not None:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.kept = state["rng"]
-        counts = CacheCounts(*(state.get("cache_counts") or self._counts_before * 0))
-        self._counts_before = np.subtract(counts, self.loader.cache_counts or 0)  # of what was trained here before
+        self._counts_before = _counts(state.get("cache_counts"))
+        self._counts_before -= _counts(self.loader.cache_counts)  # of what was trained here before
         self._seconds_before = dict(state["seconds"])
         for phases in (self.loader.phases, self.phases):
             phases.clear()
@@ -332,6 +332,13 @@ def _check_arguments(
         require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
     require_choice("metric", dataset.metric, sorted(METRICS))
     require_graph(dataset.graph)
+
+
+def _counts(counts: Sequence[int] | None) -> NDArray[np.int64]:
+    """Return the counts of a cache, to be added up; zeros where there is none."""
+    if counts is None:
+        return np.zeros(len(CacheCounts._fields), np.int64)
+    return np.array(CacheCounts(*counts), np.int64)
 
 
 def _kind(config: TrainConfig) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from spsample.convert import ConvertOptions, convert
 from spsample.data import partition_quality, planted, rewire, save_dataset, scale_features
 from spsample.data.generators import rmat
 from spsample.errors import DTypeError, InputError, SpSampleError
-from spsample.features import FeatureStore
+from spsample.features import DiskFeatures, FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
 from spsample.sparse import derive_key, pattern, split, square, stack
 from spsample.store import GraphStore, StoreWriter
@@ -175,6 +177,21 @@ def test_other_objects() -> None:
     refused("body", run_threads, 1, 3)
     refused("options", convert, "planted:20", os.devnull, 3)
     refused("features", sp.plan_bulk, GRAPH, [0], sp.GraphSAGE([1]), batch_size=1, features=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("access", partial(sp.Graph.open, "store")),
+        ("page_rows", partial(DiskFeatures, "store", "1MiB")),
+        ("transform_workers", partial(sp.BulkLoader, GRAPH, [0], sp.GraphSAGE([2]), batch_size=1)),
+    ],
+)
+def test_arguments_that_were_removed(argument: str, call: Callable[..., object]) -> None:
+    error = refused(argument, call, **{argument: 2})
+    assert str(error).startswith(f"{argument}: got 2; expected nothing: it was removed. Leave it out: ")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        call(colour=2)
 
 
 def test_a_model_a_trainer_and_a_state() -> None:

@@ -92,6 +92,14 @@ def test_what_was_trained_before_a_state_is_loaded_does_not_count():
     assert list(trainer.cache_counts) == state["cache_counts"]
 
 
+def test_a_state_holds_the_best_weights_themselves():
+    trainer = train(sp.GraphSAGE([5, 3]))
+    trainer.fit()
+    progress = trainer.state_dict()["progress"]
+    assert progress["best"]["weights"] is trainer.progress.best.weights
+    assert progress.keys() == {field.name for field in dataclasses.fields(trainer.progress)}
+
+
 @pytest.mark.parametrize("budget", ["auto", "1GiB"])
 def test_a_budget_for_all_rows(budget):
     result = train(sp.LADIES([64, 64]), cache_budget=budget).fit()
