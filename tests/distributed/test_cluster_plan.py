@@ -146,6 +146,8 @@ def test_hubs_save_traffic_and_take_memory():
         plan_cluster(PILOT, replace(CLUSTER, hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
     )
     assert with_hubs.memory["hub rows"] == 100_000
+    all_hubs = plan_cluster(PILOT, replace(CLUSTER, hub_budget=10**8), replication=2).grids[0]
+    assert all_hubs.memory["hub rows"] == 4 * GRAPH.num_edges + 8
     rows = [next(p for p in one.phases if p.phase == "rows") for one in (without, with_hubs)]
     assert rows[1].received_mean < 0.85 * rows[0].received_mean
 

@@ -210,6 +210,17 @@ def test_ranks_that_disagree_are_refused():
     assert all(run_threads(2, body, TIMEOUT))
 
 
+def test_a_bulk_of_one_rank_that_cannot_be_shared_is_refused_on_all():
+    def body(comm):
+        sampler = sp.LADIES([5], include_targets=comm.rank > 0)
+        bulk = sp.bulk_sample(DATA.graph, SEEDS[:4], sampler, batch_size=4)
+        with pytest.raises(SpSampleError, match="include_targets=True"):
+            share_out(bulk, owners_of(ReplicatedGraph(DATA.graph, comm)), comm)
+        return True
+
+    assert all(run_threads(2, body, 10.0))
+
+
 @pytest.mark.parametrize("p", [1, 2])
 def test_batches_for_pyg_are_whole_ones(p):
     def body(comm):

@@ -105,6 +105,15 @@ def test_the_reference_backend_on_ranks(algorithm, graph, sampler):
 
 
 @pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
+def test_a_size_of_just_the_columns_that_there_are(algorithm):
+    A = GRAPHS["plain"]()
+    sampler = sp.FastGCN([len(np.unique(A.indices))])
+    want = batches_of(sp.bulk_sample(A, np.arange(9), sampler, batch_size=3))
+    body = partial(sampled, A, sampler, np.arange(9), {"batch_size": 3}, algorithm=algorithm, c=2)
+    same_batches(gathered(run_threads(4, body, TIMEOUT)), want)
+
+
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 def test_the_same_vertices_in_other_batches(algorithm):
     A = GRAPHS["plain"]()
     vertices = np.arange(4, dtype=np.int32)

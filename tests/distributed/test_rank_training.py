@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -53,6 +53,18 @@ def gradient_of(weights, batches, model=None, sampler=None):
         seeds += len(batch.seeds)
     (total / seeds).backward()
     return [parameter.grad for parameter in alone.model.parameters()]
+
+
+def test_no_batch_of_any_epoch_has_the_numbers_of_another():
+    def body(comm):
+        trainer, drawn = trainer_of(on_ranks(comm), model=ModelConfig(hidden=16, dropout=0.5)), []
+        trainer.model.register_forward_pre_hook(lambda *_: drawn.append(torch.initial_seed()))
+        trainer.fit()
+        return drawn
+
+    drawn = list(chain.from_iterable(run_threads(2, body, TIMEOUT)))
+    assert len(drawn) == 2 * 8  # 240 seeds in batches of 32, twice
+    assert len(set(drawn)) == len(drawn)
 
 
 @pytest.mark.parametrize(("p", "c"), SHAPES)

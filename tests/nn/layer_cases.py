@@ -64,6 +64,7 @@ CASES = [
     Case("GATv2Conv", {"heads": 2, "concat": False, "share_weights": True, "residual": True}),
     Case("GATv2Conv", {"add_self_loops": False, "edge_dim": ATTRIBUTES}, "attributes"),
     Case("GATv2Conv", {"pair": True, "edge_dim": ATTRIBUTES}, "attributes", "pair"),
+    Case("GATv2Conv", {"share_weights": True}, targets="pair"),
     Case("GINConv"),
     Case("GINConv", {"eps": 0.5}),
     Case("GINConv", {"eps": -0.3, "train_eps": True}, targets="pair"),

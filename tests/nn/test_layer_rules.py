@@ -143,6 +143,20 @@ def test_batches_with_other_edges_are_not_trimmed(options):
     assert are_slow(mine)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("GCNConv", {"normalize": False}),
+        ("GCNConv", {"add_self_loops": False}),
+        ("SAGEConv", {"aggr": "sum"}),
+    ],
+)
+def test_layers_of_other_options_share_no_values_of_a_batch(name, options):
+    batch = batch_of()
+    for theirs, mine in (both(Case(name), 2), both(Case(name, options), 2)):
+        assert_right(theirs, mine, batch)
+
+
 @pytest.mark.parametrize("name", ["SAGEConv", "GCNConv", "GATv2Conv"])
 def test_edges_that_were_edited_in_place(name):
     theirs, mine = both(Case(name), 2)

@@ -83,6 +83,13 @@ def test_threads_give_equal_bits() -> None:
         assert all(map(torch.equal, results(), expected))
 
 
+def test_scores_too_large_for_a_power(by: str) -> None:
+    entries = AttentionEntries(torch.tensor([0, 2]), torch.tensor([0, 1]), 2)
+    source = torch.tensor([[1000.0], [999.0]])
+    weights = attention_weights(entries, source, torch.zeros(1, 1), torch.ones(1, 1), 0.2)
+    torch.testing.assert_close(weights, source.softmax(0))
+
+
 def test_transforms_of_functions_and_tangents() -> None:
     entries, *inputs = drawn(2, 3)
     inputs = [one.detach() for one in inputs]

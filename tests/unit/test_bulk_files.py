@@ -98,8 +98,8 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     assert np.array_equal(whole, np.concatenate([load_bulk(tmp_path / name)["src_1"] for name in sorted(written)]))
     assert json.loads((folder / "manifest.json").read_text())["law_version"] == sp.law_version
-    refused = run(*command[:-1], "3")
-    assert refused.exit_code == 2
+    for refused in (run(*command[:-1], "3"), run(*command, "--edge-ids")):
+        assert refused.exit_code == 2
 
 
 def test_one_minibatch_is_said_as_one(tmp_path: Path) -> None:
@@ -206,7 +206,8 @@ def test_what_is_no_bulk_is_refused(tmp_path: Path) -> None:
     assert "the arrays" in refused(batch_ids=np.zeros(0, np.int64))
     assert "the arrays" in refused(batch_ids=np.array(3))
     assert refused(src_1=None) == "src_ptr_1 that does not lead through src_1"
-    for starts in ([0, 9, 4], [0, 1], [1, 2, 3], [[0, 1, 2]], [0.0, 1.0, 2.0]):
+    end = len(arrays["dst_1"])
+    for starts in ([0, end + 1, end], [0, 1], [1, 2, 3], [[0, 1, 2]], [0.0, 1.0, 2.0]):
         assert refused(dst_ptr_1=np.array(starts)) == "dst_ptr_1 that does not lead through dst_1"
     assert "entry_ptr_1" in refused(indices_1=np.zeros(1, np.int64))
     assert "pickle" in refused(data_1=np.array([None]))

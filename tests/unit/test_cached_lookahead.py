@@ -263,6 +263,24 @@ def test_it_looks_ahead_where_that_pays_and_only_there():
         np.testing.assert_array_equal(one._rows.kept()[1], x[one.cached_vertices])
 
 
+def test_arrays_that_were_announced_before_the_choice_may_change():
+    x = np.random.default_rng(0).random((400, 128), np.float32)
+    batches = [np.arange(first, first + 40, dtype=np.int32) for first in range(0, 400, 40) for _ in range(4)]
+    hits = []
+    for changes in (False, True):
+        one = CachedFeatures(FeatureStore(x), 80 * 512, np.arange(400)[::-1], replacement="lookahead")
+        for first, end in ((0, 1), (1, 2), (2, 3), (3, 40)):  # it looks ahead from the fourth on
+            told = [ids.copy() for ids in batches[first:end]]
+            one.prefetch_hint(told)
+            for ids in told:
+                ids[:] = 0 if changes else ids
+        assert one.looks_ahead
+        for ids in batches:
+            one.gather(ids)
+        hits.append(one.counts.hits)
+    assert hits[0] == hits[1] > 1000
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("moves", [False, True])
 def test_in_a_process_that_was_forked_while_rows_moved(x, moves):
@@ -386,7 +404,7 @@ def test_a_later_call_may_be_faster(x):
             super()._read(ids, out, at)
 
     one = ahead_of(Slow(x), 2, np.arange(N))
-    one.prefetch_hint([[0, 1], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]])
+    one.prefetch_hint([[0, 1], [2, 3], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]])
     with ThreadPoolExecutor(1, thread_name_prefix="slow") as pool:
         slow = pool.submit(one.gather, [0, 1])
         assert entered.wait(10)
@@ -394,6 +412,8 @@ def test_a_later_call_may_be_faster(x):
         np.testing.assert_array_equal(one.gather(np.arange(N)), x)
         go_on.set()
         np.testing.assert_array_equal(slow.result(), x[[0, 1]])
+    assert one.cached_vertices.tolist() == [2, 3]  # no place waits for a row that will not come
+    np.testing.assert_array_equal(one.gather([2, 3]), x[[2, 3]])
     for _ in range(2):
         np.testing.assert_array_equal(one.gather([0, 1, 2, 3]), x[:4])
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)

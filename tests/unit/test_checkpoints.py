@@ -98,6 +98,17 @@ def test_a_resumed_run_is_the_run_itself(kind, where, tmp_path_factory):
     assert stopped.values + rest.values == values
 
 
+def test_a_run_that_is_over_keeps_its_last_weights():
+    class Last(Callback):
+        def on_epoch(self, trainer, record):
+            self.weights = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+
+    last = Last()
+    run = trainer([last], eval_every=1, learning_rate=0.3)
+    assert run.fit().best_epoch < 3
+    torch.testing.assert_close(run.state_dict()["model"], last.weights, rtol=0, atol=0)
+
+
 def test_two_threads_resume_to_the_same_bits():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -112,6 +123,23 @@ def test_two_threads_resume_to_the_same_bits():
     finally:
         torch.set_num_threads(before)
     assert stopped.values + rest.values == whole.values
+
+
+def test_a_resumed_journal_has_the_lines_of_a_whole_run(tmp_path):
+    def lines(name):
+        return [{**json.loads(line), "seconds": None} for line in (tmp_path / name).read_text().splitlines()]
+
+    def journal(name):
+        return Journal(tmp_path / name, every_batches=3)
+
+    trainer([journal("whole")]).fit()
+    stopped = Losses(10)  # one after a line
+    with pytest.raises(KeyboardInterrupt):
+        trainer([journal("resumed"), stopped]).fit()
+    resumed = trainer([journal("resumed")])
+    resumed.load_state_dict(stopped.state)
+    resumed.fit()
+    assert lines("resumed") == lines("whole")
 
 
 def test_bulk_size_may_change_on_resumption():

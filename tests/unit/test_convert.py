@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 from spsample.cli.main import app
 from spsample.convert import ConvertOptions, convert, sort
+from spsample.convert.edges import CachedEdges, EdgeChunk
 from spsample.convert.sort import SortPlan, anonymous_bytes
 from spsample.convert.text import TextEdges, text_form
 from spsample.data import load_dataset
@@ -147,6 +148,16 @@ def test_hub_larger_than_memory(tmp_path):
     plan = SortPlan(chunk=1000, capacity=500, bucket=200, threads=2)
     convert(tmp_path / "edges.npy", tmp_path / "store", ConvertOptions(num_nodes=3000), plan=plan)
     check(tmp_path / "store", expected(edges, 3000))
+
+
+@pytest.mark.parametrize("rule", ["first", "sum", "max"])
+def test_one_edge_more_often_than_fits_in_memory(tmp_path, rule):
+    edges, weights = np.ones((2, 250), int), np.random.default_rng(3).random(250)
+    np.save(tmp_path / "edges.npy", edges)
+    np.save(tmp_path / "weights.npy", weights)
+    options = ConvertOptions(num_nodes=3, weights=str(tmp_path / "weights.npy"), deduplicate=rule)
+    convert(tmp_path / "edges.npy", tmp_path / "store", options, plan=TINY)
+    check(tmp_path / "store", expected(edges, 3, weights, deduplicate=rule))
 
 
 def test_ids_beyond_32_bits_of_key(tmp_path):
@@ -303,6 +314,19 @@ def test_renumber(tmp_path):
     order = np.array([2, 0, 1])
     check(tmp_path / "store", expected(order[EDGES], 3))
     np.testing.assert_array_equal(GraphStore.open(tmp_path / "store").array("original_ids"), np.sort(ids))
+
+
+def test_positions_of_cached_edges_of_two_widths(tmp_path):
+    cached = CachedEdges("edges", tmp_path, None)
+    for first, ids in ((0, [1, 2, 3]), (3, [2**31, 5])):
+        ends = np.array(ids)
+        cached.add(EdgeChunk(ends, ends[::-1], len(ids), first=first), max(ids))
+    chunks = [task() for task in cached.tasks(2)]
+    assert [chunk.first for chunk in chunks] == [0, 2, 3]
+    assert [chunk.sources.tolist() for chunk in chunks] == [[1, 2], [3], [2**31, 5]]
+    assert [str(chunk.targets.dtype) for chunk in chunks] == ["int32", "int32", "int64"]
+    cached.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_scipy_npz(tmp_path):

@@ -126,8 +126,9 @@ def test_rows_of_a_reordered_store(tmp_path, budget):
     batches = rng.integers(0, 3000, (6, 300))
     with DiskFeatures(tmp_path / "hot", budget) as found:
         found.prefetch_hint(batches)
-        for ids in batches:
+        for left, ids in zip(range(5, -1, -1), batches, strict=True):
             assert np.array_equal(found.gather(ids), x[ids])
+            assert found._rows.known == (left if budget else 0)
         assert found.nbytes <= budget or budget == 0
         assert found._rows.known == 0
         assert np.array_equal(pickle.loads(pickle.dumps(found)).gather(batches[0]), x[batches[0]])
@@ -279,8 +280,9 @@ def test_what_was_announced_and_left_is_forgotten(tmp_path):
 def test_forget(tmp_path):
     with DiskFeatures(saved(tmp_path, features(10_000, 32)), "512KiB") as found:
         assert found.looks_ahead
-        found.prefetch_hint([[1], [2]])
+        found.prefetch_hint([[1], [2]] * found.plan.known_batches)  # half of them wait for room
         found.prefetch_hint(None)
+        found.gather([3])
         assert found._rows.known == 0
     for budget in (0, "9MiB"):
         with DiskFeatures(tmp_path / "x.npy", budget) as found:

@@ -130,6 +130,16 @@ def test_a_pass_that_is_left_leaves_nothing_known(prefetch):
     assert source.known == []
 
 
+def test_a_loader_that_is_closed_in_a_pass_leaves_nothing_known():
+    source = Told(X)
+    loader = loader_of(source, prefetch=0)
+    batches = iter(loader)
+    next(batches)
+    assert source.known
+    loader.close()
+    assert source.known == []
+
+
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_loaders_that_take_turns_do_not_spoil_what_each_other_knows(prefetch):
     """Training and validation over the same cache, epoch after epoch."""

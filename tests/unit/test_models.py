@@ -235,6 +235,8 @@ def test_full_evaluation_equals_the_naive_forward(name, residual, norm, num_laye
         assert logits.shape == (120, 4)
         assert np.allclose(logits, naive, atol=1e-5)
     assert model.training
+    full_logits(model.eval(), data.graph, features)
+    assert not model.training
     assert not list(tmp_path.iterdir())
 
 

@@ -81,3 +81,16 @@ def test_pilots_are_sampled_once_for_calls_that_fit_by_them(monkeypatch):
                 with pytest.raises(CapacityError, match="got 256 batches"):
                     sp.bulk_sample(graph, ids, SAMPLER, batch_size=64)
         assert len(sampled) == (1 if available == 80 << 20 else 4)  # what is refused is refused for pilots of its own
+
+
+def test_pilots_without_edge_ids_do_not_serve_calls_with_them(monkeypatch):
+    from spsample.planning import bulk_plan
+
+    graph, sampled, original = sp.load_dataset("rmat:14,16").graph, [], bulk_plan._counts_within
+    ids = np.resize(np.flatnonzero(graph.in_degrees()), 256 * 64)
+    monkeypatch.setattr(bulk_plan, "_counts_within", lambda *given: sampled.append(1) or original(*given))
+    for name in ("available_memory", "most_memory"):
+        monkeypatch.setattr(bulk_plan, name, lambda: 140 << 20)
+    for edge_ids in (False, True, False, True):
+        sp.bulk_sample(graph, ids, SAMPLER, batch_size=64, edge_ids=edge_ids)
+    assert len(sampled) == 2

@@ -340,6 +340,16 @@ def test_structure_is_verified(name, values, message, piece, store, monkeypatch)
         opened.verify()
 
 
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+def test_repeated_sources_and_vertices_with_edges_are_counted_piece_by_piece(piece, monkeypatch):
+    from spsample.store import verification
+
+    monkeypatch.setattr(verification, "_ENTRIES_AT_ONCE", piece)
+    indptr, indices = np.array([0, 4, 4, 6, 7, 9, 9]), np.array([1, 1, 2, 2, 2, 2, 2, 3, 3])
+    assert verification.num_repeated(indptr, indices) == 4
+    assert verification.num_with_edges(indptr, indices) == 5
+
+
 def test_checksums_are_verified(store):
     overwrite(store, "x", np.zeros((4, 2), np.float32), keep_sums=True)
     with pytest.raises(DataError, match=r"x.npy: got another checksum in piece 0"):

@@ -299,3 +299,26 @@ def test_early_stopping():
     assert patient.stopped_early
     assert len(patient.history) == patient.best_epoch + 4
     assert not train(sp.GraphSAGE([3]), epochs=2, patience=3).fit().stopped_early
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+def test_a_schedule_goes_on_where_its_state_was_taken(at):
+    config = TrainConfig(epochs=7, schedule="step", warmup_epochs=3, decay_every=2, learning_rate=0.4)
+
+    def made():
+        optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(1))], config)
+        return optimizer, Schedule(optimizer, config)
+
+    def rates(optimizer, schedule, epochs):
+        found = []
+        for _ in range(epochs):
+            found.append(schedule.learning_rate)
+            optimizer.step()
+            schedule.epoch_over(None)
+        return found
+
+    first, resumed = made(), made()
+    before = rates(*first, at)
+    for mine, theirs in zip(resumed, first, strict=True):
+        mine.load_state_dict(theirs.state_dict())
+    assert before + rates(*resumed, 7 - at) == rates(*made(), 7)
