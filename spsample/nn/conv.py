@@ -228,7 +228,8 @@ class GCNConv(_OnSampledBatches, pyg.GCNConv):  # type: ignore[misc]
             scale = _inverse_root(degrees.index_add(0, target, values))
             return scale[source] * values * scale[target]
         is_loop = source == target
-        own = torch.full_like(degrees, 2.0 if self.improved else 1.0).index_put((target[is_loop],), values[is_loop])
+        fill = 2.0 if self.improved and weight is not None else 1.0  # PyG's loops weigh 1 where edges have no weights
+        own = torch.full_like(degrees, fill).index_put((target[is_loop],), values[is_loop])
         scale = _inverse_root(own.index_add(0, target, values.masked_fill(is_loop, 0.0)))
         return part.with_loops(scale[source] * values * scale[target], scale * own * scale)
 

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -274,15 +273,23 @@ def test_nccl_without_torch_says_how_to_get_it(monkeypatch):
         launch.init("nccl")
 
 
-def test_a_second_signal_while_the_first_is_passed_on(monkeypatch):
-    class Interrupted(threading.Timer):
-        def start(self):
-            signal.raise_signal(signal.SIGTERM)
-            super().start()
+SIGNALS_IN_A_ROW = """
+import os, signal, sys, threading, time
+from spsample.cli import launch
 
-    monkeypatch.setattr(launching.threading, "Timer", Interrupted)
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-    ends = threading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGINT)))
-    ends.start()
-    assert launching.run_ranks(sleeper, dict(os.environ)) == 128 + signal.SIGINT
-    ends.join()
+class Interrupted(threading.Timer):
+    def start(self):
+        signal.raise_signal(signal.SIGTERM)
+        super().start()
+
+threading.Timer = Interrupted
+threading.Thread(target=lambda: time.sleep(0.5) or os.kill(os.getpid(), signal.SIGINT)).start()
+sys.exit(launch.run_ranks([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ)))
+"""
+
+
+def test_a_second_signal_while_the_first_is_passed_on():
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALS_IN_A_ROW], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 128 + signal.SIGINT, done.stderr

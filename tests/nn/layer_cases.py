@@ -49,6 +49,7 @@ CASES = [
     Case("GCNConv"),
     Case("GCNConv", edges="weight"),
     Case("GCNConv", edges="weight with a gradient"),
+    Case("GCNConv", {"improved": True}),
     Case("GCNConv", {"improved": True}, "weight"),
     Case("GCNConv", {"add_self_loops": False, "bias": False}, "weight with a gradient"),
     Case("GCNConv", {"normalize": False}, "weight with a gradient"),

@@ -86,7 +86,7 @@ def test_a_damaged_store_ends_with_1(store):
 def test_damaged_labels_are_verified_before_they_are_read(store):
     with (store / "y.npy").open("r+b") as file:
         file.seek(-1, 2)
-        file.write(b"\xff")
+        file.write(b"\x05")
     result = run(store, "--verify", "--json")
     assert (result.exit_code, json.loads(result.stdout)["verified"]) == (1, False)
     assert "y.npy: got another checksum" in result.stderr
