@@ -17,6 +17,8 @@ from spsample.store import Graph, StoreWriter
 from spsample.store.layout import OWN_KEYS
 from spsample.store.validation import validate_seeds
 
+_MAX_CLASSES = 1 << 31
+
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
 
@@ -84,6 +86,10 @@ class Dataset:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
             raise self._refusal(f"{self.num_classes} classes", "labels of at least 2 classes")
+        if self.num_classes > _MAX_CLASSES:
+            raise self._refusal(
+                f"{self.num_classes} classes", f"at most {_MAX_CLASSES}: each vertex has a score of each"
+            )
         for part in SPLIT_IDS:
             ids = getattr(self, part)
             if len(ids) == 0:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.common.arrays import as_array
-from spsample.common.checks import require_int
+from spsample.common.checks import require_int, require_type
 from spsample.common.contents import contents_of
 from spsample.common.locks import MendedInForks, was_held
 from spsample.errors import InputError
@@ -165,6 +165,7 @@ class Lookahead:
         InputError, DTypeError
             If one is no array of items; nothing is announced then.
         """
+        require_type("batches", batches, Sequence, "a list of arrays of items")
         each = list(batches)
         if not self._planner.announce(each):  # the core checks arrays of ids itself, and faster
             checked = [as_vertex_ids("batches", batch, self.num_items) for batch in each]

@@ -12,6 +12,7 @@ from spsample.features import (
     CachedFeatures,
     DiskFeatures,
     FeatureStore,
+    Lookahead,
     aggregate_features,
     aggregated_dim,
     register_score,
@@ -125,6 +126,14 @@ def fuzz_scores(make, folder):
     )
 
 
+def fuzz_lookahead(make, folder):
+    capacity = make.either(lambda: make.choice([0, 3, 9, 10**400]), 0.2)
+    rule = Lookahead(make.either(lambda: make.rng.random(9), 0.2), capacity)
+    rule.announce(make.few(lambda: make.either(lambda: make.rng.permutation(9)[:4], 0.3)))
+    if rule.known:
+        rule.step()
+
+
 def fuzz_register_score(make, folder):
     name = make.either(lambda: make.choice(["out-degree", "presc"]), 0.5)
     if not isinstance(name, str):  # what is refused, whatever the method
@@ -151,6 +160,7 @@ CASES = {
     "disk_features": Case(fuzz_disk_features, (DiskFeatures,), 2),
     "features_open": Case(fuzz_features_open, ()),
     "scores": Case(fuzz_scores, (score, score_names), 2),
+    "lookahead": Case(fuzz_lookahead, (Lookahead,)),
     "register_score": Case(fuzz_register_score, (register_score,)),
     "aggregated": Case(fuzz_aggregated, (aggregate_features, aggregated_dim)),
 }

@@ -38,7 +38,7 @@ def fuzz_store(make, folder):
         [
             lambda: store.array(make.either(lambda: make.choice(["indptr", "no"]), 0.3)),
             lambda: store.features(make.either(lambda: make.choice(["x", "indices"]), 0.3)),
-            lambda: store.graph(make.either(lambda: "normal", 0.3)),
+            store.graph,
             lambda: store.vertices.names(make.either(lambda: [0, 1], 0.3)),
             lambda: store.vertices.ids(make.either(lambda: [1, 0], 0.3)),
             store.verify,
