@@ -47,6 +47,7 @@ def info(
     from spsample.data.stored import is_store
     from spsample.store import GraphStore
 
+    damaged = False
     if dataset not in NAMED and is_store(dataset):
         store = GraphStore.open(dataset)
         verified = _verified(store, quiet=as_json) if verify else {}
@@ -58,9 +59,9 @@ def info(
         facts = describe_dataset(load_dataset(dataset))
     if as_json:
         print_json(facts)
-    elif facts.get("verified") is not False:
+    elif not damaged:
         _print(facts)
-    if facts.get("verified") is False:
+    if damaged:
         raise typer.Exit(1)
 
 
@@ -91,7 +92,7 @@ def describe_store(store: GraphStore) -> dict[str, Any]:
         shape = store.specs[name].shape if name in store.specs else meta["x_shape"]
         owner = "edge" if name in meta.get("edge_features", []) else "vertex"
         widths[name] = int(shape[1]) if len(shape) > 1 else 1, owner
-    return describe_dataset(dataset_of(store)) | {
+    return describe_dataset(dataset_of(store, features=False)) | {
         "path": str(store.path),
         "version": meta["version"],
         "arrays": [_array(name, spec) for name, spec in store.specs.items()],

@@ -351,11 +351,12 @@ def _run_folder(job: _Job) -> RunFolder | None:
 
     out, resume = job.options.out, job.options.resume
     if resume is not None:
-        saved = _check_resumed(RunFolder(resume), job)
+        folder = RunFolder(resume)
+        saved = _check_resumed(folder, job)
         epochs = job.preset.train.epochs
         if job.comm.rank == 0 and saved.get("epochs") != epochs:
-            write_config(RunFolder(resume).config, "train", {**saved, "epochs": epochs})
-        return RunFolder(resume)
+            write_config(folder.config, "train", {**saved, "epochs": epochs})
+        return folder
     if out is None:
         return None
     folder = RunFolder(out)

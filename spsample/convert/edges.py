@@ -353,6 +353,8 @@ class DistinctIds:
 
     def ids(self) -> NDArray[np.int64]:
         """Return them all; while they are merged they take 25 bytes each."""
+        if not self._new:
+            return self._ids
         check_room("renumber", 25 * (len(self._ids) + sum(map(len, self._new))), self._room)
         ids = np.concatenate([self._ids, *self._new])
         ids.sort()

@@ -65,22 +65,23 @@ def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
     return GraphStore.read(path, lambda store: dataset_of(store, split))
 
 
-def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
-    """Return the data set of a store that is open; see `load_store`."""
+def dataset_of(store: GraphStore, split: int = 0, *, features: bool = True) -> Dataset:
+    """Return the data set of a store that is open; see `load_store`. Without `features` x is None."""
     meta, n, place = store.meta, int(store.meta["num_nodes"]), str(store.path)
     y = store.array("y") if "y" in store else np.full(n, -1, np.int64)
-    if y.ndim != 2 or y.shape[1] < 2:  # columns of several labels stay a memory map, of any numbers
+    if "y" in store and (y.ndim != 2 or y.shape[1] < 2):  # several labels stay a memory map, of any numbers
         y = class_labels(f"{place}/y.npy", y, n)
-    stated = meta.get("num_classes", num_classes(y)) if y.ndim == 1 else num_classes(y)
-    if type(stated) is not int or stated < num_classes(y):
-        given = f"label {num_classes(y) - 1} where num_classes is {stated!r}"
+    least = num_classes(y)
+    stated = meta.get("num_classes", least) if y.ndim == 1 else least
+    if type(stated) is not int or stated < least:
+        given = f"label {least - 1} where num_classes is {stated!r}"
         raise file_error(store.path / "y.npy", given, "labels below num_classes")
     splits = {name: store.array(name) for name in (*SPLIT_MASKS, *SPLIT_IDS) if name in store}
     number, parts = numbered_split(place, splits, n, split)
     return Dataset(
         name=store.name,
         graph=store.graph(),
-        x=store.features("x") if "x" in store.feature_names else None,
+        x=store.features("x") if features and "x" in store.feature_names else None,
         y=y,
         num_classes=stated,
         metric=_metric(meta),

@@ -396,9 +396,8 @@ class _Search:
         order = order[saved.ravel()[order] >= 0]
         places = {i: np.flatnonzero(device.ravel()[order] == i) for i in np.flatnonzero(self.room).tolist()}
         first_full = min(at[self.room[i] - 1] + 1 for i, at in places.items() if len(at) >= self.room[i])
-        taken = order[:first_full]
-        for i in np.flatnonzero(self.room).tolist():
-            vertices = looked_at[taken[device.ravel()[taken] == i] % len(looked_at)]
+        for i, at in places.items():
+            vertices = looked_at[order[at[at < first_full]] % len(looked_at)]
             self.room[i] -= len(vertices)
             self.vertices[i].append(vertices)
             self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, i, None])

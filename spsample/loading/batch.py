@@ -168,13 +168,18 @@ RowMemory = Callable[[int, int], "NDArray[np.float32] | None"]
 """A function that gives memory for features, from the numbers of rows and columns; None: any memory will do."""
 
 
+def on_host(vertices: Any) -> NDArray[Any]:
+    """Return ids on the host: as they are, or copied from their device."""
+    return vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
+
+
 def gather_features(features: FeatureSource | None, vertices: Any, rows: RowMemory = lambda count, dim: None) -> Any:
     """Gather features of vertices: on a device where both are there, else on the host; None without features."""
     if features is None:
         return None
     if features.device is not None:
         return features.gather(vertices)
-    ids = vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
+    ids = on_host(vertices)
     out = rows(len(ids), features.dim)
     return features.gather(ids) if out is None else features.gather(ids, out)
 

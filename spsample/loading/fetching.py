@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.backends import backend_for
 from spsample.features.device import StagedFetch
 from spsample.features.gathering import SlotMap, row_reader
-from spsample.loading.batch import RowMemory, gather_features
+from spsample.loading.batch import RowMemory, gather_features, on_host
 from spsample.planning.budget import USE_BYTES, FeaturesAhead
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def calls_of(minibatches: Iterable[MiniBatch], fetch: str) -> list[NDArray[Any]]
 
     By batch the sources of each; by bulk the vertices that any of them needs, ascending.
     """
-    sources = [_on_host(minibatch.src_nodes) for minibatch in minibatches]
+    sources = [on_host(minibatch.src_nodes) for minibatch in minibatches]
     if fetch == "batch":
         return sources
     is_there = np.zeros(max((int(ids.max()) + 1 for ids in sources if len(ids)), default=0), np.bool_)
@@ -74,7 +73,7 @@ def with_rows(
             if read is None:
                 x = gather_features(features, minibatch.src_nodes, memory)
             else:
-                x = read(_on_host(minibatch.src_nodes))
+                x = read(on_host(minibatch.src_nodes))
         yield minibatch, x
         del minibatch, x
 
@@ -100,10 +99,6 @@ def _fetched(features: FeatureSource, vertices: NDArray[np.int64], memory: RowMe
     features.gather(vertices, rows)
     reader = row_reader(rows)
     return lambda ids: reader.gather(slots.find(ids).slots, memory(len(ids), features.dim))
-
-
-def _on_host(vertices: Any) -> NDArray[Any]:
-    return vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)
 
 
 def known_ahead(

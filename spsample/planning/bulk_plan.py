@@ -129,7 +129,7 @@ class BulkPlan(BudgetedPlan):
         """Bytes while a bulk of `made` batches is made and finished ones of `held` batches in all exist."""
         result = self.result_bytes(made) + SEED_BYTES * self.batch_size * made
         result += result * held // max(made, 1)
-        features = self.known_bytes(made) + self.fetched_bytes(made)
+        features = self.ahead.nbytes(self.sources_of(made))
         return result + features + self.scratch_bytes(made) + self._other_bytes
 
     def _steps(self, bulk_size: int) -> list[tuple[int, int]]:

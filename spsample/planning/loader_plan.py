@@ -76,7 +76,7 @@ class RankPlan(BudgetedPlan):
 
     def peak(self, bulk_size: int) -> int:
         """Bytes of a rank at the peak with bulks of `bulk_size` batches over all ranks."""
-        features = self.known_bytes(bulk_size) + self.fetched_bytes(bulk_size)
+        features = self.ahead.nbytes(self.sources_of(bulk_size))
         batches = -(-bulk_size // self.ranks)
         return self.fixed_bytes + features + (self.copies * self.bytes_per_batch + self.sampled_bytes) * batches
 

@@ -76,10 +76,9 @@ def drawn_edges(hop: HopCounts, s: int, wire: WireWidths) -> FloatArray:
 
 def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[ExchangeCost]:
     """The frontier, row totals, positions, then the extraction."""
-    nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire, row_totals(hop))
     yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
-    yield from extraction(counts, hop, wire, held=nothing > 0)
+    yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
 
 
 def frontier(
