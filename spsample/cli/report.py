@@ -32,9 +32,10 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
     graph, loader = trainer.graph, trainer.loader
     threads = f", {count(get_num_threads(), 'thread', 'threads')}" if settings["backend"] == "cpu" else ""
     seeds = min(loader.batch_size, len(loader.seeds))
+    batches = loader.num_batches * (trainer.comm.size // loader.comm.size)  # ranks with parts have a loader each
     print_line(
         f"{trainer.dataset.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges; "
-        f"{count(loader.num_batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
+        f"{count(batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
         f"sampled up to {loader.bulk_size:,} at once (backend {settings['backend']}{threads})"
     )
     if ranks is not None:

@@ -31,7 +31,7 @@ from spsample.settings.training import ADDED_OPTIONS, PIPELINES
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
-    from spsample.data import Dataset
+    from spsample.data import Dataset, Part
     from spsample.timeline import Timeline
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
@@ -89,6 +89,7 @@ def train(
     * `spsample train --config configs/digits.toml --lr 0.01`
     * `spsample launch -n 4 train digits --replication 2`, or `mpirun -n 4 spsample train my-store`
     * `mpirun -n 8 spsample train my-store --replication 2 --partition parts.npy`, see `spsample partition`
+    * `mpirun -n 4 spsample train my-store --parts my-parts`, see `spsample partition --stores`
     * `spsample train planted:20000 --rewire` (control: no model can learn this one)
     """
     from spsample.comm import Recorder, init
@@ -257,9 +258,10 @@ class _Job:
     @property
     def parts(self) -> dict[str, Any]:
         """Options by which seeds are local to ranks, as files of settings have them; empty where none are."""
-        if self.comm.size == 1 or self.preset.train.batches != "local":
-            return {}
-        values = {name: getattr(self.options.ranks, name) for name in ("partitioned", "replication", "partition")}
+        ranks = self.options.ranks
+        is_local = self.comm.size > 1 and self.preset.train.batches == "local"
+        names = ("partitioned", "replication", "partition") if is_local else ()
+        values = {name: getattr(ranks, name) for name in (*names, "parts")}
         return written([RankOptions], {name: value for name, value in values.items() if value is not None})
 
     def __len__(self) -> int:
@@ -286,7 +288,27 @@ class _Job:
         sampler = sampling.build_sampler(self.options.sampler, self.preset.fanouts, self.preset.layer_sizes)
         config = replace(self.preset.train, random_seed=seed)
         parts = self.ranks.seed_parts()
-        return Trainer(ready, sampler, self.preset.model, config, parts=parts, timeline=self.timeline)
+        part = self._part_of(ready)
+        return Trainer(ready, sampler, self.preset.model, config, parts=parts, part=part, timeline=self.timeline)
+
+    def _part_of(self, whole: Dataset) -> Part | None:
+        """This rank's part, its features scaled as those of all vertices; collective."""
+        from spsample.comm import collective
+        from spsample.data import read_part
+        from spsample.features import FeatureSource
+
+        folder = self.options.ranks.parts
+        if folder is None:
+            return None
+        with collective(self.comm):
+            if self.options.runs.rewire:
+                raise InputError(argument="--parts", given="it with --rewire", expected="one of the two")
+            part = read_part(folder, self.comm.rank, self.comm.size)
+        if self.preset.scaling == "none":
+            return part
+        x: Any = whole.x
+        rows = x.gather(part.original_ids) if isinstance(x, FeatureSource) else x[part.original_ids]
+        return part._replace(dataset=replace(part.dataset, x=rows))
 
     def _prepared(self, dataset: Dataset, *, seed: int) -> Dataset:
         from spsample.data import rewire, scale_features

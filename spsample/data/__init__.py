@@ -5,12 +5,20 @@ from __future__ import annotations
 from spsample.data.dataset import Dataset, Features, save_dataset, scale_features
 from spsample.data.generators import planted, rewire
 from spsample.data.named import load_dataset
-from spsample.data.part_stores import PartitionQuality, part_dataset, partition_quality, write_part_stores
+from spsample.data.part_stores import (
+    Part,
+    PartitionQuality,
+    part_dataset,
+    partition_quality,
+    read_part,
+    write_part_stores,
+)
 from spsample.data.partition import metis_partition, partition_vertices
 
 __all__ = [
     "Dataset",
     "Features",
+    "Part",
     "PartitionQuality",
     "load_dataset",
     "metis_partition",
@@ -18,6 +26,7 @@ __all__ = [
     "partition_quality",
     "partition_vertices",
     "planted",
+    "read_part",
     "rewire",
     "save_dataset",
     "scale_features",

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spsample.common.checks import require_int, require_type
+from spsample.common.checks import require_int, require_path, require_type
 from spsample.data.dataset import Dataset, write_dataset
 from spsample.data.labels import SPLIT_IDS, split_of
 from spsample.data.partition import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
+from spsample.data.stored import is_store, load_store
 from spsample.distributed.placement import require_parts
-from spsample.errors import InputError
-from spsample.store import Graph, StoreWriter
+from spsample.errors import DataError, InputError
+from spsample.store import Graph, GraphStore, StoreWriter
 from spsample.store.base_graph import require_local
 from spsample.store.construction import row_entries
 from spsample.store.folder import PartialFolder, require_free_path, require_room
@@ -62,6 +63,21 @@ class Reach:
     def inner(self) -> NDArray[np.int64]:
         """The vertices whose rows are sampled, ascending."""
         return self.vertices[self.is_inner]
+
+
+class Part(NamedTuple):
+    """The data of one trainer, cut out of a data set.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        Train vertices of the part and all that leads to them, numbered anew.
+    original_ids : int64 array
+        Their ids in the whole data set, ascending.
+    """
+
+    dataset: Dataset
+    original_ids: NDArray[np.int64]
 
 
 class PartitionQuality(NamedTuple):
@@ -155,6 +171,8 @@ def partition_quality(
 
 _HOPS = "part_hops"
 """The fact of a part's store with the hops that it holds."""
+_DIGEST = "whole_digest"
+"""The fact with the digest of the whole graph, where that is known."""
 
 
 def write_part_stores(
@@ -237,8 +255,8 @@ def write_part_stores(
 
 def part_dataset(
     dataset: Dataset, parts: NDArray[np.integer], num_parts: int, part: int, *, hops: int, evaluation: bool = False
-) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return what `write_part_stores` writes of one part, in memory: a data set, and the original id of each vertex.
+) -> Part:
+    """Return what `write_part_stores` writes of one part, in memory.
 
     Raises
     ------
@@ -254,7 +272,81 @@ def part_dataset(
     cut = _Cut(dataset, parts, num_parts, hops, evaluation)
     part = require_int("part", part, minimum=0, maximum=cut.num_parts - 1)
     reach = cut.reach(part)
-    return cut.dataset_of(part, reach), reach.vertices
+    return Part(cut.dataset_of(part, reach), reach.vertices)
+
+
+def read_part(stores: str | os.PathLike[str], part: int, num_parts: int) -> Part:
+    """Open the store of one part, of those that `write_part_stores` has written; features are memory maps.
+
+    Raises
+    ------
+    InputError
+        If there are not `num_parts` parts.
+    DataError
+        If there are no stores of parts, or one is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import spsample as sp
+    >>> whole = sp.load_dataset("planted:60")
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> made = write_part_stores(whole, np.arange(60) % 2, 2, f"{folder.name}/stores", hops=2)
+    >>> [len(read_part(f"{folder.name}/stores", part, 2).dataset.train_idx) for part in range(2)]
+    [18, 18]
+    >>> read_part(f"{folder.name}/stores", 0, 4)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: parts: got 2 parts in ...; expected as many as ranks: 4. ...
+    >>> folder.cleanup()
+    """
+    folder = require_path("parts", stores)
+    hint = f"spsample partition DATASET --parts {num_parts} --hops LAYERS --stores FOLDER makes them."
+    expected = "a folder that `spsample partition --stores` has written"
+    if not is_store(folder / "part-0"):
+        raise DataError(argument="parts", given=f"{str(folder)!r}, without part-0", expected=expected, hint=hint)
+    found = load_store(folder / "part-0").meta.get("num_parts")
+    if found != num_parts:
+        given = f"{found} parts in {str(folder)!r}"
+        raise InputError(argument="parts", given=given, expected=f"as many as ranks: {num_parts}", hint=hint)
+    path = folder / f"part-{part}"
+    dataset = load_store(path)
+    facts = {name: dataset.meta.get(name) for name in ("part", "num_parts")}
+    if facts != {"part": part, "num_parts": num_parts}:
+        given = f"{str(path)!r}, which is part {facts['part']} of {facts['num_parts']}"
+        raise DataError(argument="parts", given=given, expected=expected, hint=hint)
+    return Part(dataset, GraphStore.read(path, lambda store: np.asarray(store.array("original_ids"), np.int64)))
+
+
+def require_part_of(part: Part, whole: Dataset) -> None:
+    """Refuse a part that was not cut out of a data set: it has another graph, other train vertices or other labels.
+
+    Raises
+    ------
+    InputError
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> whole = sp.load_dataset("planted:60")
+    >>> require_part_of(part_dataset(whole, np.arange(60) % 2, 2, 0, hops=1), whole)
+    """
+    own, digests = part.dataset, (part.dataset.meta.get(_DIGEST), whole.graph.digest)
+    train, other = part.original_ids[own.train_idx], None
+    if own.meta.get("whole_nodes") != whole.graph.num_nodes:
+        other = f"{own.meta.get('whole_nodes')} vertices"
+    elif None not in digests and digests[0] != digests[1]:
+        other = "another graph of as many vertices"
+    elif not np.isin(train, whole.train_idx).all():
+        other = "other train vertices"
+    elif not np.array_equal(own.y[own.train_idx], whole.y[train]):
+        other = "other labels"
+    elif (own.x is None) != (whole.x is None):
+        other = "no features"
+    if other is not None:
+        expected = f"a part of {whole.name!r}: {whole.graph.num_nodes} vertices, split {whole.split}"
+        given = f"part {own.meta.get('part')} of a data set with {other}"
+        raise InputError(argument="parts", given=given, expected=expected, hint="Make the parts of this data set.")
 
 
 def require_reach(dataset: Dataset, sampler: Any) -> None:
@@ -314,6 +406,8 @@ class _Cut:
         """The data set of a part, its vertices numbered as in `reach`."""
         whole, vertices = self.dataset, reach.vertices
         facts = {"part": part, "num_parts": self.num_parts, _HOPS: self.hops, "whole_nodes": whole.graph.num_nodes}
+        if whole.graph.digest is not None:
+            facts[_DIGEST] = whole.graph.digest
         return replace(
             whole,
             graph=_reached(whole.graph, reach),

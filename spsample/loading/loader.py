@@ -20,7 +20,7 @@ from spsample.loading.base import Loader, SamplingGroup
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.copies import copies_to, samples_on_device
 from spsample.loading.fetching import FETCHES, features_ahead
-from spsample.loading.local_order import batches_of
+from spsample.loading.local_order import LocalBatches, batches_of
 from spsample.loading.order import Order, as_seeds
 from spsample.loading.passes import AheadGroup, Pass
 from spsample.loading.ranks import Duplicates, Lockstep, assignment_of
@@ -102,7 +102,8 @@ class BulkLoader(Loader):
         its own block row, so that it fetches less from others and a cache of its own pays; see
         `spsample.loading.local_order.LocalBatches` for order, sizes and batch ids. ``"cooperative"``: all ranks share
         each batch of ``batch_size`` seeds. Each has the rows of the vertices that it owns, and fetches their features
-        alone; see `spsample.distributed.cooperative` for owners, and for the exchange of rows.
+        alone; see `spsample.distributed.cooperative` for owners, and for the exchange of rows. A
+        `LocalBatches` is taken as it is.
     parts
         For local or cooperative batches of a graph that every rank has: the part of each vertex, int, shape (n,). As
         many parts as divide p evenly: of g parts, part i is that of the ranks i p/g to (i + 1) p/g - 1.
@@ -177,7 +178,7 @@ class BulkLoader(Loader):
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
-        batches: str = "shuffled",
+        batches: str | LocalBatches = "shuffled",
         parts: ArrayLike | None = None,
         fetch: str = "batch",
         stage_threads: StageThreads | str | Sequence[int] | None = None,

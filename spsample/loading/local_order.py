@@ -79,6 +79,8 @@ class LocalBatches:
         p: part i is that of the ranks i p/g to (i + 1) p/g - 1.
     batch_size : int
         b, the most seeds of a batch; beyond all seeds as their number.
+    least_steps : int, optional
+        Steps at least.
 
     Attributes
     ----------
@@ -94,14 +96,16 @@ class LocalBatches:
     (array([0, 2, 1, 3, 5, 4]), array([0, 2, 3, 5, 6]))
     """
 
-    def __init__(self, parts: Int64Array, num_parts: int, ranks: int, batch_size: int) -> None:
+    def __init__(
+        self, parts: Int64Array, num_parts: int, ranks: int, batch_size: int, least_steps: int = 0
+    ) -> None:
         self.ranks, self.num_parts = ranks, num_parts
         self._parts = parts
         self._parts_sha256 = sha256(parts.astype("<i8", copy=False).tobytes()).hexdigest()
         columns = ranks // num_parts
         seeds = np.bincount(parts, minlength=num_parts)
         own = (seeds.repeat(columns) - np.tile(np.arange(columns), num_parts) + columns - 1) // columns
-        self.steps = int((-(-own // min(batch_size, len(parts) + 1))).max(initial=0))
+        self.steps = int((-(-own // min(batch_size, len(parts) + 1))).max(initial=least_steps))
         sizes = np.diff(np.arange(self.steps + 1)[:, None] * own // max(self.steps, 1), axis=0)  # (steps, ranks)
         self._batch_ptr = pointers_of(sizes.ravel())
         self._at_place = np.empty(len(parts), np.int64)  # the seed of each place, in the order of parts
@@ -177,6 +181,8 @@ def batches_of(
     ...
     spsample.errors.InputError: parts: got parts with batches='shuffled'; expected none, or batches='local' or ...
     """
+    if isinstance(batches, LocalBatches):
+        return batches
     if require_choice("batches", batches, BATCHES) != "local":
         if parts is not None and batches == "shuffled":
             expected = "none, or batches='local' or 'cooperative'"

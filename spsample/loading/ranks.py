@@ -85,7 +85,7 @@ class BatchAssignment:
             yield empty_minibatch(bulk, first + step * self.stride + self._rank)
 
 
-def assignment_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
+def assignment_of(batches: Any, parts: Any, graph: BaseGraph, sampler: Sampler) -> BatchAssignment:
     """Return the assignment of batches for ``batches`` of a loader: each rank has its own, or all share each of them.
 
     Raises

@@ -234,6 +234,12 @@ class BlockMaker:
         other._make = mean_block
         return other
 
+    def of_part(self, original_ids: NDArray[np.int64]) -> BlockMaker:
+        """A maker of blocks of another graph, whose vertices have these ids here: degrees are those of this graph."""
+        other = copy.copy(self)
+        other._degrees, other._degrees_on_device = self._degrees[original_ids], None
+        return other
+
     def __call__(self, layer: Any) -> Block:
         """Return the block of one of ``minibatch.layers``, where its arrays are."""
         require_type("layer", getattr(layer, "adj", None), Adjacency, "one of minibatch.layers")

@@ -14,6 +14,7 @@ from torch.nn import functional
 from spsample.comm import collective
 from spsample.loading import Batch, BulkLoader
 from spsample.loading.copies import samples_on_device
+from spsample.loading.parts import PartLoader
 from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey
 from spsample.nn.tensors import as_tensor
@@ -47,7 +48,7 @@ class Pipeline(ABC):
     """Whether batches come to the host wherever they are sampled, to travel to other ranks."""
 
     def __init__(self, setup: TrainingSetup) -> None:
-        self.setup, self.config, self.comm = setup, setup.config, setup.graph.comm
+        self.setup, self.config, self.comm = setup, setup.config, setup.comm
         self._features: Any = self._placed()
         self.loader: Any
         self.gradients: Any
@@ -62,7 +63,7 @@ class Pipeline(ABC):
         """Choose devices and make the loader; collective."""
         samples_there = not self.SAMPLES_TO_HOST and samples_on_device(self.setup.graph, self.config.backend)
         with collective(self.comm, call="the choice of a device"):
-            self.devices = device_for(self.config, self.setup.graph, samples_there=samples_there)
+            self.devices = device_for(self.config, self.comm, samples_there=samples_there)
         self.loader = self._make_loader()
 
     def attach(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -101,21 +102,22 @@ class Pipeline(ABC):
         return placed_features(self.setup)
 
     def _make_loader(self) -> Any:
-        return BulkLoader(
-            self.setup.graph,
-            self.setup.dataset.train_idx,
-            self.setup.sampler,
-            parts=self.setup.parts,
-            fetch=self.config.fetch,
-            prefetch_budget=self.config.prefetch_budget,
-            stage_threads=self.config.stage_threads,
-            **{**self._common(), **self._own_options()},
-        )
+        setup, config = self.setup, self.config
+        what = setup.graph, setup.dataset.train_idx, setup.sampler
+        options = {
+            "fetch": config.fetch,
+            "prefetch_budget": config.prefetch_budget,
+            "stage_threads": config.stage_threads,
+            **self._common(),
+            **self._own_options(),
+        }
+        if setup.graph.comm.size < self.comm.size:
+            return PartLoader(self.comm, *what, **options)
+        return BulkLoader(*what, **{"batches": config.batches, "parts": setup.parts, **options})
 
     def _own_options(self) -> dict[str, Any]:
         """Options of the loader in which this pipeline differs from others."""
-        config = self.config
-        return {"batch_size": config.batch_size, "prefetch": config.prefetch, "batches": config.batches}
+        return {"batch_size": self.config.batch_size, "prefetch": self.config.prefetch}
 
     def _common(self) -> dict[str, Any]:
         """Options that every loader has."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from spsample.comm import collective
-from spsample.common.checks import require_choice
-from spsample.data import Dataset
+from spsample.comm import Communicator, collective
+from spsample.common.checks import require_choice, require_type
+from spsample.data import Dataset, Part
+from spsample.data.part_stores import require_part_of, require_reach
 from spsample.errors import InputError
-from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
+from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, FeatureStore, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.copies import require_device
 from spsample.loading.local_order import local_batches_of
 from spsample.nn.blocks import BlockMaker
-from spsample.nn.tensors import device_of
+from spsample.nn.tensors import as_tensor, device_of
 from spsample.sampling import Sampler
-from spsample.settings.training import TrainConfig
+from spsample.settings.training import PIPELINES, TrainConfig
 from spsample.store.base_graph import BaseGraph
 from spsample.timeline import Phases
 
@@ -44,6 +46,8 @@ class TrainingSetup:
         Makes the layers' inputs of a batch.
     phases : Phases
         Counter of the seconds of training.
+    comm : Communicator
+        All ranks, also of a rank that samples its own part without the others.
     parts : array-like (vertices,), optional
         Of local seeds, as of `BulkLoader`.
     """
@@ -55,6 +59,7 @@ class TrainingSetup:
     config: TrainConfig
     blocks: BlockMaker
     phases: Phases
+    comm: Communicator
     parts: ArrayLike | None = None
 
     @property
@@ -66,6 +71,64 @@ class TrainingSetup:
             "sampler": self.sampler,
             "batch_size": self.config.batch_size,
         }
+
+    def on_part(self, part: Part) -> TrainingSetup:
+        """Return the set-up of a rank that trains on its own part of the data set; collective.
+
+        Its random numbers are its own: else all ranks would take their vertices in the same order.
+
+        Raises
+        ------
+        InputError
+            On every rank, if a part is one of other data, has fewer hops than there are layers, or does not go with
+            the settings.
+        """
+        config, comm = self.config, self.comm
+        with collective(comm, call="a look at the parts"):
+            require_type("part", part, Part, "a Part, as of read_part or part_dataset")
+            own, ids = part.dataset, part.original_ids
+            require_reach(own, self.sampler)
+            require_part_of(part, self.dataset)
+            _require_on_parts(config, self.parts)
+            x: Any = own.x
+            features = x if isinstance(x, FeatureSource) else FeatureStore(x)
+            some = np.linspace(0, len(ids) - 1, num=min(64, len(ids))).astype(np.int64)
+            mine = as_tensor(features.gather(some)).cpu().numpy()
+        seeds = int(comm.all_reduce(np.array([len(own.train_idx)], np.int64), phase="set-up")[0])
+        theirs = as_tensor(self.features.gather(ids[some])).cpu().numpy()
+        with collective(comm, call="a look at the parts"):
+            expected, hint = f"those of {self.dataset.name!r}", "Make the parts of this data set, split and scaling."
+            if seeds != len(self.dataset.train_idx):
+                given = f"parts with {seeds} train vertices of {len(self.dataset.train_idx)}"
+                raise InputError(argument="parts", given=given, expected=expected, hint=hint)
+            if self.features.stored_dtype == features.stored_dtype and not np.array_equal(mine, theirs):
+                given = f"part {own.meta.get('part')} with other features"
+                raise InputError(argument="parts", given=given, expected=expected, hint=hint)
+        return replace(
+            self,
+            dataset=own,
+            features=features,
+            graph=own.graph if self.graph is self.dataset.graph else own.graph.normalized("row"),
+            config=replace(config, random_seed=_seed_of(config.random_seed, comm.rank)),
+            blocks=self.blocks.of_part(ids),
+        )
+
+
+def _require_on_parts(config: TrainConfig, parts: ArrayLike | None) -> None:
+    """Refuse settings that do not go with a part of its own on each rank."""
+    possible = [name for name, rules in PIPELINES.items() if rules.on_parts]
+    if config.pipeline not in possible:
+        given, expected = f"{config.pipeline!r} with a part for each rank", " or ".join(map(repr, possible))
+        raise InputError(argument="pipeline", given=given, expected=expected)
+    if config.batches != "shuffled" or parts is not None:
+        given, expected = f"{config.batches!r} with a part for each rank", "'shuffled': of the seeds of its part"
+        raise InputError(argument="batches", given=given, expected=expected)
+
+
+def _seed_of(random_seed: int, rank: int) -> int:
+    """Return the random seed of one rank's part."""
+    words = b"".join(number.to_bytes(8, "little") for number in (random_seed, rank))
+    return int.from_bytes(sha256(words).digest()[:8], "little")
 
 
 class Devices(NamedTuple):
@@ -82,15 +145,15 @@ class Devices(NamedTuple):
     batches: torch.device | None
 
 
-def device_for(config: TrainConfig, graph: BaseGraph, *, samples_there: bool = False) -> Devices:
+def device_for(config: TrainConfig, comm: Communicator, *, samples_there: bool = False) -> Devices:
     """Return the device of the settings, and whether batches have to be copied there: not where they are made there.
 
     Parameters
     ----------
     config : TrainConfig
         Its ``device`` and ``backend``.
-    graph : BaseGraph
-        That batches are sampled from.
+    comm : Communicator
+        The ranks.
     samples_there
         Whether batches are made on a device.
 
@@ -103,9 +166,9 @@ def device_for(config: TrainConfig, graph: BaseGraph, *, samples_there: bool = F
 
     Examples
     --------
-    >>> import spsample
+    >>> from spsample.comm import LocalCommunicator
     >>> from spsample.training import TrainConfig
-    >>> device_for(TrainConfig(device="cpu"), spsample.Graph([0, 0], []))
+    >>> device_for(TrainConfig(device="cpu"), LocalCommunicator())
     Devices(model=device(type='cpu'), batches=device(type='cpu'))
     """
     name = config.device
@@ -114,7 +177,7 @@ def device_for(config: TrainConfig, graph: BaseGraph, *, samples_there: bool = F
     if name is None:
         return Devices(device_of(config.backend), None)
     device = require_device("device", name)
-    if graph.comm.name == "nccl" and device.type == "cuda" and device.index != torch.cuda.current_device():
+    if comm.name == "nccl" and device.type == "cuda" and device.index != torch.cuda.current_device():
         given = f"{config.device!r} on a rank of NCCL, whose GPU is cuda:{torch.cuda.current_device()}"
         raise InputError(argument="device", given=given, expected="'cuda': of each rank its own")
     made_on = device_of("cuda") if config.backend == "cuda" else device

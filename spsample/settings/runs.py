@@ -123,6 +123,15 @@ class RankOptions:
             unset="ranges of vertices",
         ),
     ] = None
+    parts: Annotated[
+        str | None,
+        rank_option(
+            "Each rank samples its own part alone, and gradients are averaged: PaGraph's trainers. The whole graph is "
+            "evaluated.",
+            values="folder of `spsample partition --stores`",
+            unset="all ranks sample one graph",
+        ),
+    ] = None
     backend_comm: Annotated[
         str, rank_option("What connects the ranks.", choices=("auto", "mpi", "gloo", "nccl", "local"))
     ] = "auto"
@@ -137,6 +146,8 @@ class RankOptions:
     def describe(self, comm: "Communicator") -> str:
         """In words, for a header."""
         where = f"{comm.size} ranks ({comm.name}), "
+        if self.parts is not None:
+            where += f"each samples its part of {self.parts}; for evaluation "
         if not self.partitioned:
             return where + "graph and features on each"
         blocks = f"graph and features in {comm.size // self.replication} block rows"

@@ -48,6 +48,8 @@ class PipelineRules(NamedTuple):
         True where all ranks work on one batch at a time.
     whole_graph : bool
         True where a rank that samples has all of the graph.
+    on_parts : bool
+        True where each rank may sample a part of its own, without the others.
     """
 
     own: tuple[str, ...] = ()
@@ -55,11 +57,12 @@ class PipelineRules(NamedTuple):
     works_ahead: bool = True
     shares_batches: bool = False
     whole_graph: bool = False
+    on_parts: bool = False
 
 
 PIPELINES = {
-    "sync": PipelineRules(works_ahead=False),
-    "overlap": PipelineRules(),
+    "sync": PipelineRules(works_ahead=False, on_parts=True),
+    "overlap": PipelineRules(on_parts=True),
     "factored": PipelineRules(
         own=("sampler_ranks", "step_batches", "queue_memory", "staleness", "switches"),
         only={

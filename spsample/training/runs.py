@@ -116,8 +116,10 @@ class RunFolder:
         latest = max(written, key=lambda path: path.stat().st_mtime, default=None)
         if latest is None:
             return None
-        progress = read_checkpoint(latest)["progress"]
-        epoch, step = progress["epoch"], progress["next_batch"] // ranks
+        state = read_checkpoint(latest)
+        progress = state["progress"]
+        is_shared = state["settings"].get("shares_batches") or state["loader"].get("batches") == "parts"
+        epoch, step = progress["epoch"], progress["next_batch"] // (1 if is_shared else ranks)
         place = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
         return place if latest == self._checkpoint else f"{place} of {latest.parent.name}"
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from spsample.common.checks import require_choice, require_type
-from spsample.data import Dataset
+from spsample.data import Dataset, Part
 from spsample.data.part_stores import require_reach
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
@@ -69,6 +69,10 @@ class Trainer:
         belongs to rank 0 alone.
     parts
         As of `BulkLoader`: with ``batches="local"`` and a replicated graph, the part of each vertex.
+    part
+        The part of the data set that this rank trains on, without asking others for vertices or features: as of
+        `spsample.data.read_part`. All ranks have one, or none. Only gradients travel, and the whole data set is
+        evaluated (PaGraph's trainers).
     timeline
         Where loader and trainer note what they do and when; None for nowhere.
 
@@ -104,6 +108,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         parts: ArrayLike | None = None,
+        part: Part | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
@@ -117,9 +122,9 @@ class Trainer:
         x: Any = dataset.require_training_data()
         features = x if isinstance(x, FeatureSource) else FeatureStore(x)
         blocks = BlockMaker(dataset.graph, sampler)
-        setup = TrainingSetup(dataset, features, self.graph, sampler, config, blocks, self.phases, parts)
+        setup = TrainingSetup(dataset, features, self.graph, sampler, config, blocks, self.phases, self.comm, parts)
         self.evaluator = Evaluator(setup)
-        self.pipeline = pipeline_for(setup)
+        self.pipeline = pipeline_for(setup if part is None else setup.on_part(part))
         self.pipeline.open()
         self.loader = self.pipeline.loader
         self._generator = RunGenerator(config.random_seed, self.pipeline.devices.model)
