@@ -292,7 +292,7 @@ class _Job:
         return Trainer(ready, sampler, self.preset.model, config, parts=parts, part=part, timeline=self.timeline)
 
     def _part_of(self, whole: Dataset) -> Part | None:
-        """This rank's part, its features scaled as those of all vertices; collective."""
+        """The part of this rank, its features scaled as those of all vertices; collective."""
         from spsample.comm import collective
         from spsample.data import read_part
         from spsample.features import FeatureSource

@@ -405,7 +405,12 @@ class _Cut:
     def dataset_of(self, part: int, reach: Reach) -> Dataset:
         """The data set of a part, its vertices numbered as in `reach`."""
         whole, vertices = self.dataset, reach.vertices
-        facts = {"part": part, "num_parts": self.num_parts, _HOPS: self.hops, "whole_nodes": whole.graph.num_nodes}
+        facts: dict[str, Any] = {
+            "part": part,
+            "num_parts": self.num_parts,
+            _HOPS: self.hops,
+            "whole_nodes": whole.graph.num_nodes,
+        }
         if whole.graph.digest is not None:
             facts[_DIGEST] = whole.graph.digest
         return replace(

@@ -96,9 +96,7 @@ class LocalBatches:
     (array([0, 2, 1, 3, 5, 4]), array([0, 2, 3, 5, 6]))
     """
 
-    def __init__(
-        self, parts: Int64Array, num_parts: int, ranks: int, batch_size: int, least_steps: int = 0
-    ) -> None:
+    def __init__(self, parts: Int64Array, num_parts: int, ranks: int, batch_size: int, least_steps: int = 0) -> None:
         self.ranks, self.num_parts = ranks, num_parts
         self._parts = parts
         self._parts_sha256 = sha256(parts.astype("<i8", copy=False).tobytes()).hexdigest()

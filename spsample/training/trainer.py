@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.data import Dataset, Part
 from spsample.data.part_stores import require_reach
@@ -124,6 +125,7 @@ class Trainer:
         blocks = BlockMaker(dataset.graph, sampler)
         setup = TrainingSetup(dataset, features, self.graph, sampler, config, blocks, self.phases, self.comm, parts)
         self.evaluator = Evaluator(setup)
+        require_same(self.comm, part="none" if part is None else "one")
         self.pipeline = pipeline_for(setup if part is None else setup.on_part(part))
         self.pipeline.open()
         self.loader = self.pipeline.loader

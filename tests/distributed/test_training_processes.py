@@ -22,6 +22,7 @@ from jobs import BACKENDS, EITHER, run_ranks
 
 from spsample.cli.ranks import RanksData
 from spsample.comm import LocalCommunicator
+from spsample.data import load_dataset, partition_vertices, planted, save_dataset, write_part_stores
 from spsample.errors import DataError
 from spsample.settings import RankOptions
 
@@ -149,6 +150,31 @@ def test_a_partition_that_does_not_fit(backend, tmp_path):
     assert status != 0
     told = "--partition: got parts from 0 to 2; expected one of 2 parts: 0 to 1 (on ranks: p/c block rows)"
     assert errors.count(told) == 1
+
+
+@pytest.mark.parametrize("backend", EITHER)
+def test_parts_of_ones_own(backend, tmp_path):
+    """Each rank samples its own store; scaled features are those of all vertices; resumed from the folder alone."""
+    data, folder = tmp_path / "data", tmp_path / "parts"
+    save_dataset(planted(300, 5), data)
+    whole = load_dataset(str(data))
+    parts = partition_vertices(whole.graph, 2, "pagraph", seeds=whole.train_idx, hops=2)
+    write_part_stores(whole, parts, 2, folder, hops=2)
+    settings = (data, "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16", "--scaling", "standard", "--json")
+    on_parts, out = (*COMMAND, *settings, "--parts", folder, "--evaluation", "both"), tmp_path / "run"
+    status, output, errors = run(backend, 2, *on_parts, "--epochs", "2", "--out", out)
+    assert status == 0, errors
+    told = json.loads(output)
+    (out / "results.json").unlink()
+    status, output, errors = run(backend, 2, *COMMAND, "--resume", out, "--epochs", "3", "--json")
+    assert status == 0, errors
+    assert json.loads(output)["runs"][0]["history"][:2] == told["runs"][0]["history"]
+    status, _, errors = run(backend, 3, *on_parts)
+    assert status != 0
+    assert errors.count(f"--parts: got 2 parts in '{folder}'; expected as many as ranks: 3") == 1
+    status, _, errors = run(backend, 2, *on_parts, "--rewire")
+    assert status != 0
+    assert errors.count("--parts: got it with --rewire") == 1
 
 
 def test_files_that_are_no_partition(tmp_path):

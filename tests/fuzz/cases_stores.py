@@ -127,7 +127,9 @@ def fuzz_part_stores(make, folder):
     if make.chance(0.5):
         data.part_dataset(whole, parts, count, make.either(lambda: 1, 0.2), **options)
     else:
-        data.write_part_stores(whole, parts, count, make.path(folder), **options)
+        path = make.path(folder)
+        data.write_part_stores(whole, parts, count, path, **options)
+        data.read_part(make.either(lambda: path, 0.2), make.either(lambda: 0, 0.2), make.either(lambda: count, 0.2))
 
 
 def fuzz_copies(make, folder):
@@ -221,7 +223,7 @@ CASES = {
     "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
     "load_from": Case(fuzz_load_from, ()),
     "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition, data.partition_vertices)),
-    "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.write_part_stores)),
+    "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.read_part, data.write_part_stores)),
     "copies": Case(fuzz_copies, (features.CopyPlan, features.copy_cost, features.plan_copies)),
     "reorder": Case(fuzz_reorder, (reorder, restore)),
     "convert_options": Case(fuzz_convert_options, (ConvertOptions,)),

@@ -75,6 +75,7 @@ MADE_BY_THE_LIBRARY = {
     "GatheredRows",
     "Layer",
     "Matrix",
+    "Part",
     "PartialSums",
     "QuantisationRule",
     "PartitionQuality",
