@@ -12,6 +12,7 @@ from spsample.cli.progress import Display, elapsed, print_progress
 from spsample.cli.screen import print_line, print_sentence, print_table
 from spsample.common.threads import get_num_threads
 from spsample.common.units import count, format_bytes
+from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 from spsample.timeline import stage_times, work_seconds
 from spsample.training import Callback
@@ -196,14 +197,23 @@ def _print_seconds(
 
 def _print_cached(counts: Sequence[Mapping[str, float]]) -> None:
     """Print the sources of feature rows, in all runs or on all ranks; nothing without a cache."""
-    if counts:
-        names = "hits", "misses", "hit_bytes", "miss_bytes"
-        hits, misses, hit_bytes, miss_bytes = (sum(count[name] for count in counts) for name in names)
-        share = percent(hits / max(hits + misses, 1))
+    if not counts:
+        return
+    sums: dict[str, Any] = {name: sum(count[name] for count in counts) for name in counts[0]}
+    total = CacheCounts(**sums)
+    if not total.peer_hits:
         print_sentence(
-            f"features: {share} of {hits + misses:,.0f} rows cached; "
-            f"{format_bytes(hit_bytes)} from the cache, {format_bytes(miss_bytes)} from their source"
+            f"features: {percent(total.hit_share)} of {total.rows:,.0f} rows cached; "
+            f"{format_bytes(total.hit_bytes)} from the cache, {format_bytes(total.miss_bytes)} from their source"
         )
+        return
+    rows = [
+        ["here", 100 * total.hit_share, total.hit_bytes],
+        ["other ranks' copies", 100 * total.peer_share, total.peer_bytes],
+        ["their source", 100 * total.misses / total.rows, total.miss_bytes],
+    ]
+    print_sentence(f"{total.rows:,.0f} rows of features, at {total.cost / total.rows:.3f} of the cost of their source")
+    print_table(["rows from", "%", "bytes"], rows)
 
 
 def _print_traffic(summary: RankSummary) -> None:

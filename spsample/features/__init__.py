@@ -11,7 +11,7 @@ from spsample.features.keeper import CacheCounts
 from spsample.features.lookahead import Lookahead
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedDeviceFeatures, PartitionedFeatures
-from spsample.features.routed import RouteCounts, RoutedFeatures
+from spsample.features.routed import RoutedFeatures
 from spsample.features.scores import register_score, score, score_names
 from spsample.features.scores.visits import DrawShift, draw_shift
 from spsample.features.source import FeatureSource
@@ -30,7 +30,6 @@ __all__ = [
     "Lookahead",
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
-    "RouteCounts",
     "RoutedFeatures",
     "aggregate_features",
     "aggregated_dim",

@@ -316,8 +316,8 @@ class CachedFeatures(RowKeeper):
     array([[6., 7.],
            [0., 1.],
            [2., 3.]], dtype=float32)
-    >>> cached.counts
-    CacheCounts(hits=2, misses=1, hit_bytes=16, miss_bytes=8)
+    >>> cached.counts.hits, cached.counts.misses
+    (2, 1)
     """
 
     def __init__(

@@ -323,7 +323,7 @@ def nearest_holders(plan: CopyPlan, links: NDArray[np.float64], device: int) -> 
     [0, 0, 2, 2]
     """
     host = plan.devices
-    routes = np.full(plan.num_rows, host, np.min_scalar_type(host))
+    routes = np.full(plan.num_rows, host, np.min_scalar_type(host + 1))
     to = links[device]
     for distance in np.unique(to[to < 1])[::-1]:  # the nearest last
         holders = np.flatnonzero(to == distance).tolist()

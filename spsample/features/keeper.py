@@ -39,35 +39,69 @@ class CacheCounts(NamedTuple):
     Attributes
     ----------
     hits, misses : int
-        Rows that were kept, and rows from the source, repeats counted.
+        Rows that were here, and rows from the source, repeats counted.
     hit_bytes, miss_bytes : int
         Their bytes, as they are kept.
+    peer_hits, peer_bytes : int
+        Rows from copies on other ranks, and their bytes: of `RoutedFeatures`.
+    peer_cost : float
+        What these cost by the formula of Song and Jiang, in rows from the source.
 
     Examples
     --------
-    >>> CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8).hit_share
-    0.75
+    >>> counts = CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8)
+    >>> counts.rows, counts.hit_share, counts.cost
+    (4, 0.75, 1.0)
     """
 
-    hits: int
-    misses: int
-    hit_bytes: int
-    miss_bytes: int
+    hits: int = 0
+    misses: int = 0
+    hit_bytes: int = 0
+    miss_bytes: int = 0
+    peer_hits: int = 0
+    peer_bytes: int = 0
+    peer_cost: float = 0.0
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, float]:
         """Return plain Python values, ready for JSON.
 
         Examples
         --------
-        >>> CacheCounts(3, 1, 24, 8).as_dict()
-        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
+        >>> list(CacheCounts(3, 1, 24, 8).as_dict().values())
+        [3, 1, 24, 8, 0, 0, 0.0]
         """
-        return {name: int(value) for name, value in self._asdict().items()}
+        return self._asdict()
+
+    def plus(self, other: CacheCounts, times: int = 1) -> CacheCounts:
+        """Return the sum of these counts and `times` others.
+
+        Examples
+        --------
+        >>> CacheCounts(3, 1).plus(CacheCounts(1, 1), -1)[:2]
+        (2, 0)
+        """
+        sums: list[Any] = [mine + times * theirs for mine, theirs in zip(self, other, strict=True)]
+        return CacheCounts(*sums)
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.hits + self.peer_hits + self.misses
+
+    @property
+    def cost(self) -> float:
+        """Cost of all rows, in rows from the source."""
+        return self.misses + self.peer_cost
 
     @property
     def hit_share(self) -> float:
         """Hits of all rows; 0 where there are none."""
-        return self.hits / max(self.hits + self.misses, 1)
+        return self.hits / max(self.rows, 1)
+
+    @property
+    def peer_share(self) -> float:
+        """Rows from other ranks' copies of all rows; 0 where there are none."""
+        return self.peer_hits / max(self.rows, 1)
 
 
 class Counter:
@@ -82,8 +116,8 @@ class Counter:
     --------
     >>> counter = Counter(kinds=2)
     >>> counter.add(3, 1)
-    >>> CacheCounts(*counter.read(row_bytes=8))
-    CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8)
+    >>> CacheCounts(*counter.read(row_bytes=8))[:4]
+    (3, 1, 24, 8)
     """
 
     def __init__(self, kinds: int) -> None:
@@ -95,10 +129,14 @@ class Counter:
         with self._adding:
             self._rows = [before + more for before, more in zip(self._rows, rows, strict=True)]
 
+    def rows(self) -> list[int]:
+        """Rows from each place."""
+        with self._adding:
+            return list(self._rows)
+
     def read(self, row_bytes: int) -> list[int]:
         """Rows from each place, then their bytes."""
-        with self._adding:
-            rows = self._rows
+        rows = self.rows()
         return [*rows, *(number * row_bytes for number in rows)]
 
     def reset(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,49 +17,16 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.errors import InputError
 from spsample.features.copies import CopyPlan, link_costs, nearest_holders, require_alpha
 from spsample.features.gathering import slot_map_bytes
-from spsample.features.keeper import KeptRows, RowKeeper, require_available, require_fingerprint, require_host_source
+from spsample.features.keeper import (
+    CacheCounts,
+    KeptRows,
+    RowKeeper,
+    require_available,
+    require_fingerprint,
+    require_host_source,
+)
 from spsample.features.partitioned import RowExchange
 from spsample.features.source import FeatureSource
-
-
-class RouteCounts(NamedTuple):
-    """Rows that `RoutedFeatures` has gathered on this rank, by the place that they came from.
-
-    Attributes
-    ----------
-    hits, peer_hits, misses : int
-        Rows from this rank's own copies, from copies of other ranks, and from the source; repeats counted.
-    hit_bytes, peer_bytes, miss_bytes : int
-        Their bytes, as they are kept.
-
-    Examples
-    --------
-    >>> counts = RouteCounts(hits=2, peer_hits=1, misses=1, hit_bytes=16, peer_bytes=8, miss_bytes=8)
-    >>> counts.hit_share, counts.peer_share
-    (0.5, 0.25)
-    """
-
-    hits: int
-    peer_hits: int
-    misses: int
-    hit_bytes: int
-    peer_bytes: int
-    miss_bytes: int
-
-    @property
-    def rows(self) -> int:
-        """All rows."""
-        return self.hits + self.peer_hits + self.misses
-
-    @property
-    def hit_share(self) -> float:
-        """Hits of all rows; 0 where there are none."""
-        return self.hits / max(self.rows, 1)
-
-    @property
-    def peer_share(self) -> float:
-        """Peer hits of all rows; 0 where there are none."""
-        return self.peer_hits / max(self.rows, 1)
 
 
 class RoutedFeatures(RowKeeper):
@@ -96,8 +63,9 @@ class RoutedFeatures(RowKeeper):
     A gather takes one all-to-allv of vertices and one of rows, each distinct row once, and then what the source takes.
     Where links spare nothing it takes those of the source alone.
 
-    Rows are kept and sent as the source stores them, where it says so (``stored_dtype``), else as float32. Each rank
-    keeps a map of all vertices beside its rows: 2 bits and, up to 255 ranks, a byte for each.
+    `counts` says what came from here (a copy, or this rank's own block of the source), from other ranks' copies and
+    from the source. Rows are kept and sent as the source stores them, where it says so (``stored_dtype``), else as
+    float32. Each rank keeps a map of all vertices beside its rows: 2 bits and, up to 254 ranks, a byte for each.
 
     On a single rank it is pickled as its recipe, as `CachedFeatures` are.
 
@@ -113,9 +81,10 @@ class RoutedFeatures(RowKeeper):
     >>> def body(comm):
     ...     plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
     ...     routed = RoutedFeatures(store, plan, 0.5, ProcessGrid(comm))
-    ...     return routed.gather([0, 2, 3]).tolist(), routed.counts[:3]
+    ...     x = routed.gather([0, 2, 3])
+    ...     return x.tolist(), routed.counts.hits, routed.counts.peer_hits, routed.counts.cost
     >>> run_threads(2, body)
-    [([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], (1, 1, 1)), ([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], (2, 0, 1))]
+    [([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], 1, 1, 1.5), ([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], 2, 0, 1.0)]
     """
 
     def __init__(self, source: FeatureSource, plan: CopyPlan, alpha: Any, grid: ProcessGrid) -> None:
@@ -131,13 +100,14 @@ class RoutedFeatures(RowKeeper):
         with collective(grid.comm, call="routes to copies"):
             holders = nearest_holders(plan, links, rank)  # a rank, or the number of ranks: the source
             here = source.block_vertices()  # rows that are never requested from another rank
-            holders[here[holders[here] != rank]] = plan.devices
+            holders[here[holders[here] != rank]] = plan.devices + 1
             rows = KeptRows(source, vertices) if is_alone else None
         rows = KeptRows(source, vertices) if rows is None else rows  # collective: outside of `collective`
-        self._begin(source, kinds=3)
+        self._begin(source, kinds=plan.devices + 2)  # by holder: a rank, the source, this rank's block of it
         self._rows, self.stored_dtype = rows, rows.dtype
+        self._costs = np.append(links[rank], [1.0, 0.0])
         self._holders, self._exchange = holders, RowExchange(grid, "copies", source.num_rows)
-        asks = bool(((holders != rank) & (holders != grid.comm.size)).any())
+        asks = bool(((holders != rank) & (holders < grid.comm.size)).any())
         self._has_peers = bool(grid.comm.all_reduce(np.array([asks], np.int64), "max", phase="set-up")[0])
 
     def _recipe(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -166,12 +136,39 @@ class RoutedFeatures(RowKeeper):
         return self._exchange.comm
 
     @property
-    def counts(self) -> RouteCounts:
+    def cached_vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows this rank keeps, ascending."""
+        return self._rows.vertices()
+
+    @property
+    def counts(self) -> CacheCounts:
         """Rows by the place that they came from, since the beginning or the last `reset_counts`; of duplicates too."""
-        return RouteCounts(*self._counter.read(self._rows.row_bytes))
+        return self._by_place(np.array(self._counter.rows(), np.int64))
+
+    def expected_counts(self, scores: NDArray[np.floating]) -> CacheCounts:
+        """Return the counts that are expected where this rank needs each vertex as often as `scores` (n,) say.
+
+        Examples
+        --------
+        >>> from spsample.features import FeatureStore
+        >>> store, grid = FeatureStore(np.zeros((3, 1))), ProcessGrid(LocalCommunicator())
+        >>> routed = RoutedFeatures(store, CopyPlan.of([[1]], num_rows=3), 0.5, grid)
+        >>> routed.expected_counts(np.array([1.0, 4.0, 2.0]))[:2]
+        (4.0, 3.0)
+        """
+        return self._by_place(np.bincount(self._holders, weights=scores, minlength=len(self._costs)))
+
+    def _by_place(self, of_holders: NDArray[Any]) -> CacheCounts:
+        """Put together rows, or numbers of rows that are expected, of each holder."""
+        rank, ranks, row_bytes = self.comm.rank, self.comm.size, self._rows.row_bytes
+        hits, misses = (of_holders[rank] + of_holders[ranks + 1]).item(), of_holders[ranks].item()
+        peers = of_holders.sum().item() - hits - misses
+        peer_cost = float(of_holders @ self._costs) - misses
+        rows = hits, misses, hits * row_bytes, misses * row_bytes, peers, peers * row_bytes
+        return CacheCounts(*rows, peer_cost)
 
     def _hint(self, batches: list[Any] | None) -> None:
-        self.source._hint(batches and [ids[self._holders[ids] == self.comm.size] for ids in batches])
+        self.source._hint(batches and [ids[self._holders[ids] >= self.comm.size] for ids in batches])
 
     def _fail(self, error: Exception) -> None:
         with self._exchange.gathering():
@@ -182,7 +179,8 @@ class RoutedFeatures(RowKeeper):
         with self._exchange.gathering():
             to = np.arange(len(ids)) if at is None else at
             own, slots, others = self._rows.slots.find(ids)
-            is_of_source = self._holders[ids[others]] == self.comm.size
+            holders = self._holders[ids[others]]
+            is_of_source = holders >= self.comm.size
             of_peers, of_source = others[~is_of_source], others[is_of_source]
             if self._has_peers:
                 asked = ids[of_peers].astype(np.int64)
@@ -195,7 +193,9 @@ class RoutedFeatures(RowKeeper):
                 self.source._read(ids[of_source], out, to[of_source])
         if not is_alone:
             self.source._read(ids[of_source], out, to[of_source])
-        self._counter.add(len(own), len(of_peers), len(of_source))
+        counts = np.bincount(holders, minlength=len(self._costs))
+        counts[self.comm.rank] += len(own)
+        self._counter.add(*counts.tolist())
 
     def _copies(self, vertices: NDArray[Any]) -> NDArray[Any]:
         """Copies of rows, as this rank keeps them."""
@@ -239,7 +239,7 @@ def _require_arguments(source: Any, plan: Any, grid: ProcessGrid) -> None:
         given, expected = f"copies of {plan.num_rows} rows", f"of the {source.num_rows} rows of the source"
         raise InputError(argument="plan", given=given, expected=expected)
     rows = len(plan.vertices[comm.rank])
-    route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
+    route_bytes = np.min_scalar_type(plan.devices + 1).itemsize * plan.num_rows
     size = rows * source.stored_row_bytes + slot_map_bytes(plan.num_rows) + route_bytes
     given = f"{rows:,} rows on rank {comm.rank}, which take {format_bytes(size)} with the map"
     require_available("plan", size, lambda: given)

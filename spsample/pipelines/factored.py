@@ -22,7 +22,8 @@ from spsample.loading import Batch
 from spsample.loading.factored import FactoredLoader, samplers_for
 from spsample.pipelines.gradients import FactoredGradients, StepLoss
 from spsample.pipelines.pipeline import Pipeline
-from spsample.pipelines.setup import TrainingSetup, in_front, placed_features, score_options
+from spsample.pipelines.placement import in_front, placed_features, score_options
+from spsample.pipelines.setup import TrainingSetup
 from spsample.settings.training import TrainConfig
 
 QUEUE_MEMORY = "1GiB"

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from spsample.comm import collective
+from spsample.distributed import ProcessGrid
 from spsample.loading import Batch, BulkLoader
 from spsample.loading.copies import samples_on_device
 from spsample.loading.parts import PartLoader
@@ -19,8 +20,9 @@ from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines.gradients import StepLoss
+from spsample.pipelines.placement import placed_copies, placed_features
 from spsample.pipelines.process import RunGenerator
-from spsample.pipelines.setup import TrainingSetup, device_for, placed_features
+from spsample.pipelines.setup import TrainingSetup, device_for
 from spsample.timeline import waiting_for
 
 
@@ -49,6 +51,8 @@ class Pipeline(ABC):
 
     def __init__(self, setup: TrainingSetup) -> None:
         self.setup, self.config, self.comm = setup, setup.config, setup.comm
+        self._grid: ProcessGrid | None = None  # of copies on ranks
+        self._notes: list[str] = []
         self._features: Any = self._placed()
         self.loader: Any
         self.gradients: Any
@@ -86,11 +90,13 @@ class Pipeline(ABC):
     def close(self) -> None:
         """Close the loader, and free what was made for training; collective."""
         self.loader.close()
+        if self._grid is not None:
+            self._grid.close()
 
     @property
     def notes(self) -> list[str]:
         """Choices of the pipeline, with the reasons, in sentences."""
-        return []
+        return self._notes
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -99,7 +105,12 @@ class Pipeline(ABC):
 
     def _placed(self) -> Any:
         """Return the source of the features of batches; collective."""
-        return placed_features(self.setup)
+        if self.config.copies is None:
+            return placed_features(self.setup)
+        self._grid = ProcessGrid(self.comm)
+        features, note = placed_copies(self.setup, self._grid)
+        self._notes.append(note)
+        return features
 
     def _make_loader(self) -> Any:
         setup, config = self.setup, self.config

@@ -1,30 +1,26 @@
-"""Data, ranks and devices of a run, and where its features lie: behind a cache, or in tiers on a device."""
+"""Data, ranks and devices of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from spsample.comm import Communicator, collective
-from spsample.common.checks import require_choice, require_type
+from spsample.common.checks import require_type
 from spsample.data import Dataset, Part
 from spsample.data.part_stores import require_part_of, require_reach
 from spsample.errors import InputError
-from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, FeatureStore, PartitionedFeatures, score
-from spsample.features.scores import score_names, usual_score
+from spsample.features import FeatureSource, FeatureStore
 from spsample.loading.copies import require_device
-from spsample.loading.local_order import local_batches_of
 from spsample.nn.blocks import BlockMaker
 from spsample.nn.tensors import as_tensor, device_of
 from spsample.sampling import Sampler
-from spsample.settings.training import PIPELINES, TrainConfig
+from spsample.settings.training import TrainConfig
 from spsample.store.base_graph import BaseGraph
 from spsample.timeline import Phases
 
@@ -116,13 +112,13 @@ class TrainingSetup:
 
 def _require_on_parts(config: TrainConfig, parts: ArrayLike | None) -> None:
     """Refuse settings that do not go with a part of its own on each rank."""
-    possible = [name for name, rules in PIPELINES.items() if rules.on_parts]
-    if config.pipeline not in possible:
-        given, expected = f"{config.pipeline!r} with a part for each rank", " or ".join(map(repr, possible))
-        raise InputError(argument="pipeline", given=given, expected=expected)
+    config.require_own_batches("a part for each rank")
     if config.batches != "shuffled" or parts is not None:
         given, expected = f"{config.batches!r} with a part for each rank", "'shuffled': of the seeds of its part"
         raise InputError(argument="batches", given=given, expected=expected)
+    if config.copies is not None:
+        given, expected = f"{config.copies!r} with a part for each rank", "none: a part has all rows that it needs"
+        raise InputError(argument="copies", given=given, expected=expected)
 
 
 def _seed_of(random_seed: int, rank: int) -> int:
@@ -185,112 +181,3 @@ def device_for(config: TrainConfig, comm: Communicator, *, samples_there: bool =
         given = f"{config.device!r} with backend='cuda', which samples on {made_on}"
         raise InputError(argument="device", given=given, expected=f"'{made_on}', or none")
     return Devices(device, None if samples_there else device)
-
-
-# ------------------------------------------------------------------------------------------------------ features
-
-
-def placed_features(setup: TrainingSetup) -> FeatureSource:
-    """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
-
-    Without a budget for a cache it is that of the data set. An array that is trained on with the backend "cuda" lies
-    on the device, as much of it as half of its memory or the budget holds, and the rest in memory that the device
-    reads. Of other features (on a disk, on several ranks) the device keeps as many rows as the budget holds. Rows that
-    are to be kept by their next use (``cache_replacement="lookahead"``) are kept in the memory of the host, whatever
-    the features are.
-    Where the batches of a rank hold seeds of its own part, its cache has the rows that these need from elsewhere.
-
-    Parameters
-    ----------
-    setup : TrainingSetup
-
-    Raises
-    ------
-    InputError, CapacityError
-        As of `CachedFeatures`.
-    """
-    config, graph, features, workload = setup.config, setup.graph, setup.features, setup.workload
-    budget = config.cache_budget
-    options = score_options(config)
-    x: Any = setup.dataset.x
-    is_array = graph.host is not None and not isinstance(x, FeatureSource)
-    if is_array and (_is_kept_on_device(config) or (config.backend == "cuda" and budget is None)):
-        name = usual_score(graph, setup.sampler) if budget is None else config.cache_score
-        ranking = partial(score, name, **{**workload, "graph": graph.host}, **options)
-        return DeviceFeatures(x, _hot(budget), ranking)
-    if budget is None:
-        return features  # the batches of a partitioned graph pass through the host
-    scores: Any = config.cache_score
-    if config.batches == "local" and graph.comm.size > 1:
-        scores = _own_scores(config.cache_score, setup.parts, workload, options)
-        if isinstance(features, PartitionedFeatures):
-            scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
-    known = {**workload, **options} if isinstance(scores, str) else {}
-    if budget == "auto" and not _is_kept_on_device(config):
-        known |= workload
-    return in_front(features, budget, scores, config, known)
-
-
-def in_front(
-    features: FeatureSource, budget: int | str, scores: Any, config: TrainConfig, known: Mapping[str, Any]
-) -> FeatureSource:
-    """Return the source that keeps rows of another one on the device, or in the memory of the host.
-
-    Parameters
-    ----------
-    features : FeatureSource
-    budget : int or str
-        For the rows, as in the settings.
-    scores : str or array (vertices,)
-        By which they are chosen.
-    config : TrainConfig
-    known : dict
-        What scores with a name are computed from.
-
-    Raises
-    ------
-    InputError, CapacityError
-        As of `CachedFeatures` and `DeviceFeatures`.
-    """
-    if _is_kept_on_device(config):
-        return DeviceFeatures(features, _hot(budget), scores, **known)
-    return CachedFeatures(features, budget, scores, replacement=config.cache_replacement, **known)
-
-
-def _is_kept_on_device(config: TrainConfig) -> bool:
-    return config.backend == "cuda" and config.cache_replacement == "static"
-
-
-def _own_scores(
-    name: str, parts: ArrayLike | None, workload: dict[str, Any], options: dict[str, Any]
-) -> NDArray[np.float64]:
-    """(vertices,) how much batches of this rank's own seeds want each vertex; collective, one part after the other."""
-    graph, seeds = workload["graph"], np.asarray(workload["seeds"])
-    with collective(graph.comm, call="a look at local seeds"):
-        require_choice("score", name, score_names())
-        local = local_batches_of(parts, graph, seeds, workload["batch_size"])
-    own = np.zeros(graph.num_nodes)
-    for part in range(local.num_parts):
-        scores = score(name, **{**workload, "seeds": seeds[local.seeds_of(part)]}, **options)
-        if part == local.part_of(graph.comm.rank):
-            own = scores.copy()
-    return own
-
-
-def score_options(config: TrainConfig) -> dict[str, Any]:
-    """Return the facts about the epochs to come for a score; a trial has random numbers of its own.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    """
-    if config.cache_score != "replay":
-        return {}
-    return {"epochs": range(config.epochs), "random_seed": config.random_seed}
-
-
-def _hot(budget: int | str | None) -> str:
-    """Return the part of the features that a device keeps for a budget, as `DeviceFeatures` takes it."""
-    if budget is None:
-        return "auto"
-    return budget if isinstance(budget, str) else f"{budget}B"

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
-from spsample.common.checks import require_choice, require_number, require_type, short
+from spsample.common.checks import require_choice, require_number, require_path, require_type, short
 from spsample.common.options import Option, at_least, check_settings, settings_of, values_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -48,8 +48,8 @@ class PipelineRules(NamedTuple):
         True where all ranks work on one batch at a time.
     whole_graph : bool
         True where a rank that samples has all of the graph.
-    on_parts : bool
-        True where each rank may sample a part of its own, without the others.
+    own_batches : bool
+        True where each rank samples and trains batches of its own.
     """
 
     own: tuple[str, ...] = ()
@@ -57,12 +57,12 @@ class PipelineRules(NamedTuple):
     works_ahead: bool = True
     shares_batches: bool = False
     whole_graph: bool = False
-    on_parts: bool = False
+    own_batches: bool = False
 
 
 PIPELINES = {
-    "sync": PipelineRules(works_ahead=False, on_parts=True),
-    "overlap": PipelineRules(on_parts=True),
+    "sync": PipelineRules(works_ahead=False, own_batches=True),
+    "overlap": PipelineRules(own_batches=True),
     "factored": PipelineRules(
         own=("sampler_ranks", "step_batches", "queue_memory", "staleness", "switches"),
         only={
@@ -88,12 +88,21 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
-ADDED_OPTIONS = {"batches": "shuffled", "step_batches": None, "staleness": None}
+ADDED_OPTIONS = {
+    "batches": "shuffled",
+    "step_batches": None,
+    "staleness": None,
+    "biased": None,
+    "importance_weights": False,
+}
 """Decisive options that the files of runs of older releases do not name, and what these runs had."""
 ADDED_SETTINGS = {**ADDED_OPTIONS, "shares_batches": False}
 """Decisive settings that states of older releases do not name, and what their runs had."""
 CACHE_SCORES = ("posterior", "inclusion", "presc", "replay", "out-degree", "reverse-pagerank", "random")
 """Scores that choose cached features; `register_score` adds to what `TrainConfig.cache_score` can be."""
+
+COPY_METHODS = ("best-copies", "interleaved", "replicated", "song-jiang")
+"""Methods of `spsample.features.plan_copies`."""
 
 data_option = partial(Option, panel="Data")
 _model = partial(Option, panel="Model")
@@ -113,6 +122,20 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 def _cache_budget(argument: str, value: Any) -> None:
     if not isinstance(value, str) or value != "auto":
         require_bytes(argument, value)
+
+
+def _number_or_path(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _alpha(argument: str, value: Any) -> None:
+    if isinstance(value, str):
+        require_path(argument, value)
+    else:
+        _positive(argument, value)
 
 
 def _device(argument: str, value: Any) -> None:
@@ -304,6 +327,40 @@ class TrainConfig:
             "Whether these stay, or are kept by their next use, with --cache-budget.", choices=("static", "lookahead")
         ),
     ] = "static"
+    copies: Annotated[
+        str | None,
+        speed_option(
+            "Place the rows that ranks keep, within --cache-budget, over all ranks: a rank asks the nearest one that "
+            "has a copy.",
+            choices=COPY_METHODS,
+            unset="each rank caches for itself",
+        ),
+    ] = None
+    alpha: Annotated[
+        float | str | None,
+        speed_option(
+            "With --copies: cost of a row from another rank's copy over that of one from its source.",
+            values="number, or a text file with a row of costs for each rank",
+            unset="none",
+            check=_alpha,
+            parse=_number_or_path,
+        ),
+    ] = None
+    biased: Annotated[
+        float | None,
+        sampling_option(
+            "GraphSAGE: neighbours whose features a rank keeps, by --cache-budget, weigh so many times as much.",
+            unset="all weigh the same",
+            check=_positive,
+        ),
+    ] = None
+    importance_weights: Annotated[
+        bool,
+        sampling_option(
+            "With --biased: weights undo the preference in the means that layers take.",
+            flags="--importance-weights/--no-importance-weights",
+        ),
+    ] = False
     fetch: Fetch = "batch"
     random_seed: RandomSeed = 0
     device: Annotated[
@@ -340,6 +397,36 @@ class TrainConfig:
             for name in others.own if other != self.pipeline else ():
                 default = getattr(TrainConfig, name)
                 self._require(name, default, f"pipeline={other!r}, or {'none' if default is None else default}")
+
+        self._check_copies()
+
+    def _check_copies(self) -> None:
+        """Refuse copies and preferences without the rows that they are of."""
+        if self.copies is None:
+            self._require("alpha", None, "none without copies")
+        elif self.alpha is None:
+            expected = "the cost of a row from another rank's copy over that of one from its source"
+            raise InputError(argument="alpha", given=f"none with copies={self.copies!r}", expected=expected)
+        if self.biased is None:
+            self._require("importance_weights", False, "False without biased")
+        for name, given in (("copies", self.copies), ("biased", self.biased)):
+            if given is None:
+                continue
+            self.require_own_batches(name)
+            if self.cache_budget is None or (name == "copies" and self.cache_budget == "auto"):
+                expected = "the bytes of features that each rank keeps"
+                raise InputError(argument="cache_budget", given=f"{self.cache_budget} with {name}", expected=expected)
+            self._require("cache_replacement", "static", f"'static' with {name}", f" and {name}={given!r}")
+            if self.backend == "cuda":
+                expected = "a backend of the host, whose memory these rows are in"
+                raise InputError(argument="backend", given=f"'cuda' with {name}", expected=expected)
+
+    def require_own_batches(self, what: str) -> None:
+        """Refuse a pipeline in which ranks do not each have batches of their own, for what needs these."""
+        possible = [name for name, rules in PIPELINES.items() if rules.own_batches]
+        if self.pipeline not in possible:
+            expected = " or ".join(map(repr, possible))
+            raise InputError(argument="pipeline", given=f"{self.pipeline!r} with {what}", expected=expected)
 
     def _require(self, name: str, value: Any, expected: str, also: str = "") -> None:
         """Refuse any other value of a setting with this pipeline."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,8 @@ class TrainResult:
     history
         All epochs.
     cache
-        Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
-        are cached. On several ranks, of this one.
+        Rows and bytes that cached features gave, as `CacheCounts` names them; None where none are cached. On several
+        ranks, of this one.
     notes
         Choices made for the run, and other facts about it, in sentences.
     """
@@ -77,7 +77,7 @@ class TrainResult:
     settings: dict[str, Any] = field(default_factory=dict)
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
-    cache: dict[str, int] | None = None
+    cache: dict[str, float] | None = None
     notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,8 +100,9 @@ class TrainResult:
         missing = {*PHASES} - {*result.seconds}
         if missing:
             raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
-        if result.cache is not None and {*result.cache} != {*CacheCounts._fields}:
-            raise ValueError(f"cache {result.cache}")
+        if result.cache is not None:  # older files do not name what came from other ranks
+            counts: dict[str, Any] = result.cache
+            result = replace(result, cache=CacheCounts(**counts).as_dict())
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result
@@ -147,8 +148,8 @@ class RankSummary:
     total : dict
         The same of all phases together: the largest sum of a rank, and the mean.
     cache : list of dict
-        For each rank the rows and bytes that its cached features gave: ``hits``, ``misses``, ``hit_bytes`` and
-        ``miss_bytes``; empty where none are cached.
+        For each rank the rows and bytes that its cached features gave, as `CacheCounts` names them; empty where none
+        are cached.
     """
 
     ranks: int
@@ -156,7 +157,7 @@ class RankSummary:
     seconds: dict[str, dict[str, float]]
     traffic: dict[str, dict[str, dict[str, float]]]
     total: dict[str, dict[str, float]] = field(default_factory=dict)
-    cache: list[dict[str, int]] = field(default_factory=list)
+    cache: list[dict[str, float]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""
@@ -167,7 +168,7 @@ _COUNTS = ("bytes_sent", "bytes_received", "messages_sent", "messages_received")
 
 
 def rank_summary(
-    comm: Communicator, seconds: Mapping[str, float], cache: Mapping[str, int] | None = None
+    comm: Communicator, seconds: Mapping[str, float], cache: Mapping[str, float] | None = None
 ) -> RankSummary:
     """Put together what each rank measured: its seconds by phase, and the traffic if it counted any; collective.
 

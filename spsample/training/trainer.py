@@ -37,7 +37,7 @@ from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from spsample.sampling import Sampler
 
@@ -144,7 +144,7 @@ class Trainer:
         self._last_weights: dict[str, torch.Tensor] | None = None  # once it is over
         self.settings = _decisive_settings(setup, model) | self.pipeline.decisive
         self._seconds_before: dict[str, float] = {}  # of the run that this one was resumed from
-        self._counts_before = _counts(None)
+        self._counts_before = CacheCounts()
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -162,7 +162,7 @@ class Trainer:
     def cache_counts(self) -> CacheCounts | None:
         """Counts of cached features so far, with those of the run it was resumed from; None where none are cached."""
         now: CacheCounts | None = self.loader.cache_counts
-        return None if now is None else CacheCounts(*np.add(now, self._counts_before).tolist())
+        return None if now is None else now.plus(self._counts_before)
 
     def close(self) -> None:
         """Close the loader, and free the communicators that were made for training; collective, and the last call."""
@@ -260,8 +260,10 @@ class Trainer:
         if state["rng"] is not None:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.kept = state["rng"]
-        self._counts_before = _counts(state.get("cache_counts"))
-        self._counts_before -= _counts(self.loader.cache_counts)  # of what was trained here before
+        counted = CacheCounts(*(state.get("cache_counts") or ()))
+        self._counts_before = counted.plus(
+            self.loader.cache_counts or CacheCounts(), -1
+        )  # what was trained here before
         self._seconds_before = dict(state["seconds"])
         for phases in (self.loader.phases, self.phases):
             phases.clear()
@@ -339,13 +341,6 @@ def _check_arguments(
         require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
     require_choice("metric", dataset.metric, sorted(METRICS))
     require_graph(dataset.graph)
-
-
-def _counts(counts: Sequence[int] | None) -> NDArray[np.int64]:
-    """Return the counts of a cache, to be added up; zeros where there is none."""
-    if counts is None:
-        return np.zeros(len(CacheCounts._fields), np.int64)
-    return np.array(CacheCounts(*counts), np.int64)
 
 
 def _kind(config: TrainConfig) -> str:

@@ -84,7 +84,6 @@ MADE_BY_THE_LIBRARY = {
     "Received",
     "Reordering",
     "Resumption",
-    "RouteCounts",
     "RoutedRows",
     "LayerSample",
     "RowSample",

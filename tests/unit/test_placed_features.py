@@ -10,7 +10,7 @@ import spsample as sp
 from spsample.data import planted
 from spsample.features import CachedFeatures, FeatureStore
 from spsample.pipelines import TrainingSetup
-from spsample.pipelines.setup import placed_features
+from spsample.pipelines.placement import placed_features
 from spsample.timeline import Phases
 from spsample.training import BlockMaker, TrainConfig
 
@@ -21,5 +21,5 @@ def test_an_array_is_kept_by_its_next_use_whatever_samples(backend):
     data, sampler = planted(400), sp.GraphSAGE([5])
     config = TrainConfig(backend=backend, cache_budget="20KiB", cache_replacement="lookahead")
     features, blocks = FeatureStore(data.x), BlockMaker(data.graph, sampler)
-    placed = placed_features(TrainingSetup(data, features, data.graph, sampler, config, blocks, Phases()))
+    placed = placed_features(TrainingSetup(data, features, data.graph, sampler, config, blocks, Phases(), data.graph.comm))
     assert isinstance(placed, CachedFeatures)
