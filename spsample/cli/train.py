@@ -31,7 +31,7 @@ from spsample.settings.training import ADDED_OPTIONS, PIPELINES
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
-    from spsample.data import Dataset, Part
+    from spsample.data import Dataset, DatasetPart
     from spsample.timeline import Timeline
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
@@ -291,7 +291,7 @@ class _Job:
         part = self._part_of(ready)
         return Trainer(ready, sampler, self.preset.model, config, parts=parts, part=part, timeline=self.timeline)
 
-    def _part_of(self, whole: Dataset) -> Part | None:
+    def _part_of(self, whole: Dataset) -> DatasetPart | None:
         """The part of this rank, its features scaled as those of all vertices; collective."""
         from spsample.comm import collective
         from spsample.data import read_part

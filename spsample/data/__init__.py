@@ -6,7 +6,7 @@ from spsample.data.dataset import Dataset, Features, save_dataset, scale_feature
 from spsample.data.generators import planted, rewire
 from spsample.data.named import load_dataset
 from spsample.data.part_stores import (
-    Part,
+    DatasetPart,
     PartitionQuality,
     part_dataset,
     partition_quality,
@@ -17,8 +17,8 @@ from spsample.data.partition import metis_partition, partition_vertices
 
 __all__ = [
     "Dataset",
+    "DatasetPart",
     "Features",
-    "Part",
     "PartitionQuality",
     "load_dataset",
     "metis_partition",

@@ -65,7 +65,7 @@ class Reach:
         return self.vertices[self.is_inner]
 
 
-class Part(NamedTuple):
+class DatasetPart(NamedTuple):
     """The data of one trainer, cut out of a data set.
 
     Attributes
@@ -255,7 +255,7 @@ def write_part_stores(
 
 def part_dataset(
     dataset: Dataset, parts: NDArray[np.integer], num_parts: int, part: int, *, hops: int, evaluation: bool = False
-) -> Part:
+) -> DatasetPart:
     """Return what `write_part_stores` writes of one part, in memory.
 
     Raises
@@ -272,10 +272,10 @@ def part_dataset(
     cut = _Cut(dataset, parts, num_parts, hops, evaluation)
     part = require_int("part", part, minimum=0, maximum=cut.num_parts - 1)
     reach = cut.reach(part)
-    return Part(cut.dataset_of(part, reach), reach.vertices)
+    return DatasetPart(cut.dataset_of(part, reach), reach.vertices)
 
 
-def read_part(stores: str | os.PathLike[str], part: int, num_parts: int) -> Part:
+def read_part(stores: str | os.PathLike[str], part: int, num_parts: int) -> DatasetPart:
     """Open the store of one part, of those that `write_part_stores` has written; features are memory maps.
 
     Raises
@@ -315,10 +315,10 @@ def read_part(stores: str | os.PathLike[str], part: int, num_parts: int) -> Part
     if facts != {"part": part, "num_parts": num_parts}:
         given = f"{str(path)!r}, which is part {facts['part']} of {facts['num_parts']}"
         raise DataError(argument="parts", given=given, expected=expected, hint=hint)
-    return Part(dataset, GraphStore.read(path, lambda store: np.asarray(store.array("original_ids"), np.int64)))
+    return DatasetPart(dataset, GraphStore.read(path, lambda store: np.asarray(store.array("original_ids"), np.int64)))
 
 
-def require_part_of(part: Part, whole: Dataset) -> None:
+def require_part_of(part: DatasetPart, whole: Dataset) -> None:
     """Refuse a part that was not cut out of a data set: it has another graph, other train vertices or other labels.
 
     Raises

@@ -38,6 +38,8 @@ class PartitionedOperand(GraphOperand):
         Block rows, and the hub rows, where there are any.
     """
 
+    draws_here = False
+
     def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         self.channel = self.column_channel(grid)
         self.held, self.num_parts = held, held.placement.num_blocks

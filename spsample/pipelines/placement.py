@@ -1,9 +1,10 @@
-"""Where the features of a run lie: behind a cache, in tiers on a device, or in copies on ranks."""
+"""Placement of the features of a run: behind a cache, in tiers on a device, or in copies on ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from spsample.comm import collective
 from spsample.common.checks import require_choice
 from spsample.distributed import ProcessGrid
-from spsample.errors import DataError
+from spsample.errors import DataError, InputError
 from spsample.features import (
     CachedFeatures,
     DeviceFeatures,
@@ -28,6 +29,7 @@ from spsample.features.keeper import budget_bytes, rows_within
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
 from spsample.pipelines.setup import TrainingSetup
+from spsample.sampling import Biased
 from spsample.settings.training import TrainConfig
 
 
@@ -118,9 +120,49 @@ def placed_copies(setup: TrainingSetup, grid: ProcessGrid) -> tuple[RoutedFeatur
     return routed, note
 
 
+def require_node_wise(setup: TrainingSetup) -> None:
+    """Refuse a preference for cached vertices with a sampler that draws for whole batches; collective.
+
+    Raises
+    ------
+    InputError
+    """
+    with collective(setup.comm, call="a look at the sampler"):
+        if setup.sampler.kind != "node-wise":
+            given = f"{setup.config.biased:g} with {setup.sampler!r}, which draws for whole batches"
+            raise InputError(argument="biased", given=given, expected="none, or a node-wise sampler, such as GraphSAGE")
+
+
+def biased_sampler(setup: TrainingSetup, features: Any) -> Biased:
+    """Return the sampler that prefers vertices whose features this rank keeps; collective.
+
+    Parameters
+    ----------
+    setup : TrainingSetup
+    features : CachedFeatures or RoutedFeatures
+        As they are placed.
+
+    Raises
+    ------
+    InputError
+        As of `Biased`.
+    """
+    config, comm, kept = setup.config, setup.comm, features.cached_vertices
+    factor: Any = config.biased
+    if setup.graph.comm.size == 1:
+        return Biased(setup.sampler, kept, factor, importance_weights=config.importance_weights)
+    counts = comm.all_gather(np.array([len(kept)], np.int64), phase="set-up")[:, 0]
+    of_ranks = np.split(comm.all_gather_v(kept, counts, phase="set-up"), np.cumsum(counts)[:-1])
+    with collective(comm, call="a preference for cached vertices"):
+        weights = {"importance_weights": config.importance_weights}
+        return Biased(setup.sampler, of_ranks, factor, rank=comm.rank, **weights)
+
+
 def _scores(setup: TrainingSetup) -> NDArray[Any]:
     """(vertices,) how much the batches of this rank want each vertex; collective."""
     config, workload, options = setup.config, setup.workload, score_options(setup.config)
+    with collective(setup.comm, call="a look at the score"):
+        require_choice("score", config.cache_score, score_names())
     if config.batches == "local" and setup.graph.comm.size > 1:
         return _own_scores(config.cache_score, setup.parts, workload, options)
     return score(config.cache_score, **workload, **options)
@@ -131,7 +173,8 @@ def _link_costs(alpha: float | str | None) -> Any:
     if not isinstance(alpha, str):
         return alpha
     try:
-        return np.loadtxt(alpha, ndmin=2)
+        lines = Path(alpha).read_text("utf-8").splitlines()
+        return np.array([line.replace(",", " ").split() for line in lines if line.strip()], np.float64)
     except (OSError, ValueError) as error:
         expected = "a number, or a text file with a row of numbers for each rank"
         raise DataError(argument="alpha", given=f"{alpha!r} ({error})", expected=expected) from error
@@ -173,7 +216,6 @@ def _own_scores(
     """(vertices,) how much batches of this rank's own seeds want each vertex; collective, one part after the other."""
     graph, seeds = workload["graph"], np.asarray(workload["seeds"])
     with collective(graph.comm, call="a look at local seeds"):
-        require_choice("score", name, score_names())
         local = local_batches_of(parts, graph, seeds, workload["batch_size"])
     own = np.zeros(graph.num_nodes)
     for part in range(local.num_parts):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from spsample.comm import Communicator, collective
 from spsample.common.checks import require_type
-from spsample.data import Dataset, Part
+from spsample.data import Dataset, DatasetPart
 from spsample.data.part_stores import require_part_of, require_reach
 from spsample.errors import InputError
 from spsample.features import FeatureSource, FeatureStore
@@ -68,7 +68,7 @@ class TrainingSetup:
             "batch_size": self.config.batch_size,
         }
 
-    def on_part(self, part: Part) -> TrainingSetup:
+    def on_part(self, part: DatasetPart) -> TrainingSetup:
         """Return the set-up of a rank that trains on its own part of the data set; collective.
 
         Its random numbers are its own: else all ranks would take their vertices in the same order.
@@ -81,7 +81,7 @@ class TrainingSetup:
         """
         config, comm = self.config, self.comm
         with collective(comm, call="a look at the parts"):
-            require_type("part", part, Part, "a Part, as of read_part or part_dataset")
+            require_type("part", part, DatasetPart, "a DatasetPart, as of read_part or part_dataset")
             own, ids = part.dataset, part.original_ids
             require_reach(own, self.sampler)
             require_part_of(part, self.dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from spsample.backends import ColumnScale
 from spsample.common.arrays import as_array
-from spsample.common.checks import require_number, require_type
+from spsample.common.checks import require_int, require_number, require_type
 from spsample.common.contents import contents_of
 from spsample.common.memory import available_memory
 from spsample.errors import InputError
@@ -40,6 +41,10 @@ class Biased(Sampler):
         the sampler.
     factor : float
         Above 0 and at most 2^64; 2, 4, 8, ... in the paper. Below 1 the vertices of the set are avoided.
+    rank : int, optional
+        Ranks prefer each what they have: `cached` is a list of such sets, one for each rank, the same on all, and this
+        the rank that samples. A `CopyPlan` has such a list, ``plan.vertices``. For graphs replicated over ranks; on
+        block rows, whose owners draw for all, the sets have to be equal.
     importance_weights : bool
         Values of a layer (`adj.data`) undo the preference: a row's values are weights of an unbiased estimate of its
         sum over all neighbours (Des Raj's; Hansen and Hurwitz's with replacement), which a mean aggregation divides by
@@ -64,7 +69,15 @@ class Biased(Sampler):
     [0, 3]
     """
 
-    def __init__(self, sampler: Sampler, cached: Any, factor: float, *, importance_weights: bool = False) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        cached: Any,
+        factor: float,
+        *,
+        rank: int | None = None,
+        importance_weights: bool = False,
+    ) -> None:
         require_type("sampler", sampler, Sampler, "a Sampler")
         self.sampler = sampler
         super().__init__(sampler.sizes, replace=sampler.replace, include_targets=sampler.include_targets)
@@ -81,8 +94,15 @@ class Biased(Sampler):
             "factor", factor, lambda x: 0 < x <= LARGEST_FACTOR, "a number above 0, at most 2^64"
         )
         self.importance_weights = require_bool("importance_weights", importance_weights)
-        members = members_of(cached)
-        self._digest = f"{contents_of(members):016x}"
+        if rank is None:
+            sets = [members_of(cached)]
+        else:
+            require_type("cached", cached, (list, tuple), "a list with a set of vertices for each rank")
+            rank = require_int("rank", rank, minimum=0, maximum=len(cached) - 1)
+            sets = [members_of(of_rank) for of_rank in cached]
+        members, digests = sets[rank or 0], [f"{contents_of(one):016x}" for one in sets]
+        self._is_one_set = len(set(digests)) == 1
+        self._digest = digests[0] if self._is_one_set else f"{contents_of(digests):016x}"
         self._largest = _largest(members)
         self._scale = ColumnScale(members, self.factor)
 
@@ -125,13 +145,17 @@ class Biased(Sampler):
             )
         if self.factor == 1.0:
             return A
+        if not (self._is_one_set or A.draws_here):
+            given = "sets of vertices that differ by rank, on a graph in block rows, whose owners draw for all"
+            hint = "Replicate the graph (ReplicatedGraph, --replicated)."
+            raise InputError(argument="cached", given=given, expected="one set for all ranks", hint=hint)
         return ScaledOperand(A, self._scale, A.row_totals(self._scale) if self.importance_weights else None)
 
     def with_sizes(self, sizes: Sequence[int]) -> Biased:
         """Return the sampler with other sizes, the same set and factor."""
-        return Biased(
-            self.sampler.with_sizes(sizes), self._scale, self.factor, importance_weights=self.importance_weights
-        )
+        sampler, other = self.sampler.with_sizes(sizes), copy(self)
+        vars(other).update(sampler=sampler, sizes=sampler.sizes)  # past the guard of samplers, which never change
+        return other
 
     def options(self) -> dict[str, Any]:
         """Options that tell it from others of the same sizes: its sampler, factor and set, the latter by its digest."""
@@ -144,8 +168,9 @@ class Biased(Sampler):
 
     def __repr__(self) -> str:
         count = int(np.bitwise_count(self._scale.members).sum()) if len(self._scale.members) else 0
+        vertices = f"{count:,} vertices" if self._is_one_set else "a set for each rank"
         importance = ", importance_weights=True" if self.importance_weights else ""
-        return f"Biased({self.sampler!r}, {count:,} vertices ({self._digest}), factor={self.factor:g}{importance})"
+        return f"Biased({self.sampler!r}, {vertices} ({self._digest}), factor={self.factor:g}{importance})"
 
 
 def members_of(cached: Any) -> NDArray[np.uint64]:
@@ -156,8 +181,6 @@ def members_of(cached: Any) -> NDArray[np.uint64]:
     >>> members_of([0, 65]).tolist(), members_of([False, True, True]).tolist()
     ([1, 2], [6])
     """
-    if isinstance(cached, ColumnScale):
-        return cached.members
     given = as_array("cached", getattr(cached, "cached_vertices", cached))
     if given.dtype.kind == "b" and given.ndim == 1:
         given = np.flatnonzero(given)

@@ -402,13 +402,13 @@ class TrainConfig:
 
     def _check_copies(self) -> None:
         """Refuse copies and preferences without the rows that they are of."""
-        if self.copies is None:
-            self._require("alpha", None, "none without copies")
-        elif self.alpha is None:
+        for name, needed in (("alpha", "copies"), ("importance_weights", "biased")):
+            value = getattr(self, name)
+            if getattr(self, needed) is None and value != getattr(TrainConfig, name):
+                raise InputError(argument=name, given=f"{value} without {needed}", expected=f"{needed} too")
+        if self.copies is not None and self.alpha is None:
             expected = "the cost of a row from another rank's copy over that of one from its source"
             raise InputError(argument="alpha", given=f"none with copies={self.copies!r}", expected=expected)
-        if self.biased is None:
-            self._require("importance_weights", False, "False without biased")
         for name, given in (("copies", self.copies), ("biased", self.biased)):
             if given is None:
                 continue

@@ -225,6 +225,8 @@ class GraphOperand(ABC):
         Kernels for this rank's share of the work.
     limit : EntryLimit
         Of the bulks that are sampled from it.
+    draws_here : bool
+        True where a rank draws from the rows of its batches itself; else the rows' owners do.
     """
 
     num_nodes: int
@@ -233,6 +235,7 @@ class GraphOperand(ABC):
     index_dtype: np.dtype[np.signedinteger]
     backend: Backend
     limit: EntryLimit = EntryLimit()
+    draws_here: bool = True
 
     @abstractmethod
     def frontier(self, Q: StackedSelector) -> Frontier:

@@ -381,7 +381,7 @@ class Evaluator:
                 vertices = VerticesOnRanks(self._graph, self._rows)
             on_host = model if pipeline.devices.model.type == "cpu" else copy.deepcopy(model).cpu()
             return layer_by_layer(on_host, vertices, setup.features, setup.blocks.whole_rows(), budget).gather(ids)
-        features = pipeline.loader.features if pipeline.setup is setup else None
+        features = pipeline.loader.features if pipeline.setup.dataset is setup.dataset else None
         return sampled_logits(
             model,
             setup.graph,

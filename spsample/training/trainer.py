@@ -14,7 +14,7 @@ import torch
 
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
-from spsample.data import Dataset, Part
+from spsample.data import Dataset, DatasetPart
 from spsample.data.part_stores import require_reach
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
@@ -109,13 +109,12 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         parts: ArrayLike | None = None,
-        part: Part | None = None,
+        part: DatasetPart | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
         self.dataset = dataset
-        self.sampler = sampler
         self.config = config
         self.callbacks = list(callbacks)
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
@@ -127,6 +126,7 @@ class Trainer:
         self.evaluator = Evaluator(setup)
         require_same(self.comm, part="none" if part is None else "one")
         self.pipeline = pipeline_for(setup if part is None else setup.on_part(part))
+        self.sampler = self.pipeline.setup.sampler
         self.pipeline.open()
         self.loader = self.pipeline.loader
         self._generator = RunGenerator(config.random_seed, self.pipeline.devices.model)

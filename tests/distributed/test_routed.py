@@ -93,6 +93,11 @@ def test_the_nearest_of_several_holders_is_asked():
     assert read == [[0, 2, 2, 3, 4], [1, 1, 4, 4, 4], [4, 2, 2, 4, 4], [0, 1, 2, 3, 4]]
 
 
+def places(counts):
+    """Rows from here, from other ranks' copies and from the source."""
+    return counts.hits, counts.peer_hits, counts.misses
+
+
 def test_counts_and_messages():
     plan = CopyPlan.of([[0, 1, 2], [3, 4, 5], []], 12)
 
@@ -108,7 +113,7 @@ def test_counts_and_messages():
         counts = routed.counts
         routed.reset_counts()
         assert routed.counts.rows == 0
-        return (*counts[:3], rows.messages_received), counts.miss_bytes
+        return (*places(counts), rows.messages_received), counts.miss_bytes
 
     found = run_threads(3, body, TIMEOUT)
     assert found == [((3, 3, 2, 1), 16), ((3, 3, 2, 1), 16), ((0, 6, 2, 2), 16)]
@@ -123,7 +128,7 @@ def test_nothing_goes_over_links_that_spare_nothing(alpha):
         routed = RoutedFeatures(FeatureStore(X), plan, alpha, ProcessGrid(recorder))
         recorder.traffic.clear()
         routed.gather(np.arange(6))
-        return [*recorder.traffic.phases], routed.counts[:3]
+        return [*recorder.traffic.phases], places(routed.counts)
 
     assert run_threads(2, body, TIMEOUT) == [(["status"], (2, 0, 4))] * 2
 
@@ -139,9 +144,9 @@ def test_a_rank_reads_its_own_block_and_asks_nobody():
         recorder.traffic.clear()
         assert routed.gather(np.arange(8)).tolist() == X[:8].tolist()
         phases = recorder.traffic.phases
-        return routed.counts[:3], phases["copies"].bytes_received // 8, phases["features"].bytes_received // 8
+        return places(routed.counts), phases["copies"].bytes_received // 8, phases["features"].bytes_received // 8
 
-    assert run_threads(2, body, TIMEOUT) == [((2, 1, 5), 1, 0), ((3, 1, 4), 1, 3)]
+    assert run_threads(2, body, TIMEOUT) == [((7, 1, 0), 1, 0), ((4, 1, 3), 1, 3)]
 
 
 def trace(p):
@@ -172,6 +177,8 @@ def test_bytes_on_the_wire_are_those_of_the_forecast(method, alpha):
         phase = recorder.traffic.phases.get("copies")
         received = 0 if phase is None else phase.bytes_received
         assert received == routed.counts.peer_bytes
+        assert routed.counts.peer_cost == pytest.approx(alpha * routed.counts.peer_hits)
+        assert routed.expected_counts(counts[comm.rank]) == pytest.approx(routed.counts, rel=1e-12)
         return routed.counts.miss_bytes + alpha * received
 
     np.testing.assert_allclose(run_threads(p, body, TIMEOUT), forecast, rtol=1e-12)
@@ -376,7 +383,7 @@ def test_a_duplicate_has_communicators_of_its_own():
         assert twin.comm is not routed.comm
         assert twin.gather([1, 0, 3]).tolist() == X[[1, 0, 3]].tolist()
         twin.close()
-        assert routed.counts[:3] == (1, 1, 1)
+        assert places(routed.counts) == (1, 1, 1)
         return routed.gather([0]).tolist()
 
     assert run_threads(2, body, TIMEOUT) == [[[0, 1]]] * 2

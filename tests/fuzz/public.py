@@ -75,7 +75,7 @@ MADE_BY_THE_LIBRARY = {
     "GatheredRows",
     "Layer",
     "Matrix",
-    "Part",
+    "DatasetPart",
     "PartialSums",
     "QuantisationRule",
     "PartitionQuality",

@@ -173,6 +173,7 @@ def test_every_command_with_a_file_of_settings_takes_set(tmp_path):
 def test_choices_are_what_there_is():
     pytest.importorskip("torch")
     from spsample.features import score_names
+    from spsample.features.copies import METHODS
     from spsample.training import model_names
     from spsample.training.metrics import METRICS
     from spsample.training.optimisation import OPTIMIZERS, SCHEDULES
@@ -182,6 +183,7 @@ def test_choices_are_what_there_is():
     assert there["schedule"] == set(SCHEDULES)
     built_in = {name for name in score_names() if not name.startswith("own-")}  # pages of the docs register others
     assert there["cache_score"] == built_in - {"aligraph"}
+    assert there["copies"] == set(METHODS)
     assert there["metric"] == {"auto", *METRICS}
     assert there["architecture"] <= set(model_names())
 

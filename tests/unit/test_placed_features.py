@@ -21,5 +21,6 @@ def test_an_array_is_kept_by_its_next_use_whatever_samples(backend):
     data, sampler = planted(400), sp.GraphSAGE([5])
     config = TrainConfig(backend=backend, cache_budget="20KiB", cache_replacement="lookahead")
     features, blocks = FeatureStore(data.x), BlockMaker(data.graph, sampler)
-    placed = placed_features(TrainingSetup(data, features, data.graph, sampler, config, blocks, Phases(), data.graph.comm))
+    setup = TrainingSetup(data, features, data.graph, sampler, config, blocks, Phases(), data.graph.comm)
+    placed = placed_features(setup)
     assert isinstance(placed, CachedFeatures)
