@@ -85,8 +85,8 @@ def _refused(command: str, error: Exception) -> Exception:
     return error if advice is None else InputError(argument=flag, given="a removed option", expected=advice)
 
 
-_BY_ANOTHER_NAME = {"parts": "partition"}
-"""Arguments in Python, and the option that gives each to commands that have none of its name."""
+_BY_ANOTHER_NAME = {"parts": "partition", "part": "parts"}
+"""Arguments in Python, and the option that gives each to commands, where that has another name."""
 
 
 def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
@@ -111,7 +111,7 @@ def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
         return error
     flags = {param.name: param.opts[0] for param in params}
     flags |= {flag.removeprefix("--").replace("-", "_"): flag for flag in flags.values()}
-    flags = {argument: flags[name] for argument, name in _BY_ANOTHER_NAME.items() if name in flags} | flags
+    flags |= {argument: flags[name] for argument, name in _BY_ANOTHER_NAME.items() if name in flags}
     name, bracket, position = error.argument.partition("[")
     flag = flags.get(name, "")
     if not flag.startswith("--"):

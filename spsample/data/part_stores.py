@@ -297,24 +297,24 @@ def read_part(stores: str | os.PathLike[str], part: int, num_parts: int) -> Data
     >>> read_part(f"{folder.name}/stores", 0, 4)
     Traceback (most recent call last):
     ...
-    spsample.errors.InputError: parts: got 2 parts in ...; expected as many as ranks: 4. ...
+    spsample.errors.InputError: part: got 2 parts in ...; expected as many as ranks: 4. ...
     >>> folder.cleanup()
     """
-    folder = require_path("parts", stores)
+    folder = require_path("stores", stores)
     hint = f"spsample partition DATASET --parts {num_parts} --hops LAYERS --stores FOLDER makes them."
     expected = "a folder that `spsample partition --stores` has written"
     if not is_store(folder / "part-0"):
-        raise DataError(argument="parts", given=f"{str(folder)!r}, without part-0", expected=expected, hint=hint)
+        raise DataError(argument="part", given=f"{str(folder)!r}, without part-0", expected=expected, hint=hint)
     found = load_store(folder / "part-0").meta.get("num_parts")
     if found != num_parts:
         given = f"{found} parts in {str(folder)!r}"
-        raise InputError(argument="parts", given=given, expected=f"as many as ranks: {num_parts}", hint=hint)
+        raise InputError(argument="part", given=given, expected=f"as many as ranks: {num_parts}", hint=hint)
     path = folder / f"part-{part}"
     dataset = load_store(path)
     facts = {name: dataset.meta.get(name) for name in ("part", "num_parts")}
     if facts != {"part": part, "num_parts": num_parts}:
         given = f"{str(path)!r}, which is part {facts['part']} of {facts['num_parts']}"
-        raise DataError(argument="parts", given=given, expected=expected, hint=hint)
+        raise DataError(argument="part", given=given, expected=expected, hint=hint)
     return DatasetPart(dataset, GraphStore.read(path, lambda store: np.asarray(store.array("original_ids"), np.int64)))
 
 
@@ -346,7 +346,7 @@ def require_part_of(part: DatasetPart, whole: Dataset) -> None:
     if other is not None:
         expected = f"a part of {whole.name!r}: {whole.graph.num_nodes} vertices, split {whole.split}"
         given = f"part {own.meta.get('part')} of a data set with {other}"
-        raise InputError(argument="parts", given=given, expected=expected, hint="Make the parts of this data set.")
+        raise InputError(argument="part", given=given, expected=expected, hint="Make the parts of this data set.")
 
 
 def require_reach(dataset: Dataset, sampler: Any) -> None:

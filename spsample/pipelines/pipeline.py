@@ -21,7 +21,7 @@ from spsample.nn.blocks import require_exchanged
 from spsample.nn.dropout import DropoutKey
 from spsample.nn.tensors import as_tensor
 from spsample.pipelines.gradients import StepLoss
-from spsample.pipelines.placement import biased_sampler, placed_copies, placed_features, require_node_wise
+from spsample.pipelines.placement import biased_sampler, placed_copies, placed_features
 from spsample.pipelines.process import RunGenerator
 from spsample.pipelines.setup import TrainingSetup, device_for
 from spsample.timeline import waiting_for
@@ -54,8 +54,6 @@ class Pipeline(ABC):
         self.setup, self.config, self.comm = setup, setup.config, setup.comm
         self._grid: ProcessGrid | None = None  # of copies on ranks
         self._notes: list[str] = []
-        if self.config.biased is not None:
-            require_node_wise(setup)
         self._features: Any = self._placed()
         if self.config.biased is not None:
             self.setup = replace(setup, sampler=biased_sampler(setup, self._features))

@@ -120,19 +120,6 @@ def placed_copies(setup: TrainingSetup, grid: ProcessGrid) -> tuple[RoutedFeatur
     return routed, note
 
 
-def require_node_wise(setup: TrainingSetup) -> None:
-    """Refuse a preference for cached vertices with a sampler that draws for whole batches; collective.
-
-    Raises
-    ------
-    InputError
-    """
-    with collective(setup.comm, call="a look at the sampler"):
-        if setup.sampler.kind != "node-wise":
-            given = f"{setup.config.biased:g} with {setup.sampler!r}, which draws for whole batches"
-            raise InputError(argument="biased", given=given, expected="none, or a node-wise sampler, such as GraphSAGE")
-
-
 def biased_sampler(setup: TrainingSetup, features: Any) -> Biased:
     """Return the sampler that prefers vertices whose features this rank keeps; collective.
 
@@ -145,17 +132,19 @@ def biased_sampler(setup: TrainingSetup, features: Any) -> Biased:
     Raises
     ------
     InputError
-        As of `Biased`.
+        As of `Biased`, or of a sampler that draws for whole batches.
     """
-    config, comm, kept = setup.config, setup.comm, features.cached_vertices
-    factor: Any = config.biased
-    if setup.graph.comm.size == 1:
-        return Biased(setup.sampler, kept, factor, importance_weights=config.importance_weights)
+    config, comm, sampler = setup.config, setup.comm, setup.sampler
+    kept, factor, weights = features.cached_vertices, config.biased or 1.0, config.importance_weights
     counts = comm.all_gather(np.array([len(kept)], np.int64), phase="set-up")[:, 0]
     of_ranks = np.split(comm.all_gather_v(kept, counts, phase="set-up"), np.cumsum(counts)[:-1])
     with collective(comm, call="a preference for cached vertices"):
-        weights = {"importance_weights": config.importance_weights}
-        return Biased(setup.sampler, of_ranks, factor, rank=comm.rank, **weights)
+        if sampler.kind != "node-wise":
+            given = f"{factor:g} with {sampler!r}, which draws for whole batches"
+            raise InputError(argument="biased", given=given, expected="none, or a node-wise sampler, such as GraphSAGE")
+        if setup.graph.comm.size == 1:  # ids are those of its part, where ranks have one each
+            return Biased(sampler, kept, factor, importance_weights=weights)
+        return Biased(sampler, of_ranks, factor, rank=comm.rank, importance_weights=weights)
 
 
 def _scores(setup: TrainingSetup) -> NDArray[Any]:

@@ -96,10 +96,10 @@ class TrainingSetup:
             expected, hint = f"those of {self.dataset.name!r}", "Make the parts of this data set, split and scaling."
             if seeds != len(self.dataset.train_idx):
                 given = f"parts with {seeds} train vertices of {len(self.dataset.train_idx)}"
-                raise InputError(argument="parts", given=given, expected=expected, hint=hint)
+                raise InputError(argument="part", given=given, expected=expected, hint=hint)
             if self.features.stored_dtype == features.stored_dtype and not np.array_equal(mine, theirs):
                 given = f"part {own.meta.get('part')} with other features"
-                raise InputError(argument="parts", given=given, expected=expected, hint=hint)
+                raise InputError(argument="part", given=given, expected=expected, hint=hint)
         return replace(
             self,
             dataset=own,
