@@ -605,8 +605,8 @@ def _devices_of_replacements(scores: NDArray[np.float64], devices: int) -> NDArr
 
 
 _POWERS = (4, 64, 1024)
-_LITTLE = 1e-3
-"""Share of the largest cost below which a round of exchanges gains too little for another one."""
+_LITTLE = 3e-3
+"""Share of their costs that a round of exchanges spares devices at least, if there is to be another one."""
 _TRIED = 32
 """Rows of either side that are also tried each with each."""
 
@@ -618,15 +618,19 @@ class _Move(NamedTuple):
     takes: int | None
     vertices: NDArray[np.int64]
 
+    def of(self, part: Any) -> _Move:
+        """Part of the rows."""
+        return self._replace(vertices=self.vertices[part])
+
 
 def level(request: CopyRequest, kept: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
     """Return a plan of as many rows whose largest device pays less; the same plan where none is found.
 
     Rows are exchanged: a device takes one and gives one up, either with the host or with another device. What rows save
     does not depend on other rows. So exchanges of the same devices are sorted by what they save, and of the first ones
-    as many are made at once as lower the sum of costs^(q + 1) most. Rows are weighed by its slope: what a device saves
-    counts its cost^q. With q of 4, 64 and 1,024 the sum becomes a matter of the largest cost. A round takes
-    O(devices^2 n + devices^3 budget), one between all pairs of devices O(devices^4 budget).
+    as many are made at once as lower the sum of costs^(q + 1) most. What a device saves counts its cost^q, the slope of
+    that sum. With q of 4, 64 and 1,024 the largest cost decides more and more. A round takes O(devices^2 n +
+    devices^3 budget), the last one, of each two devices, O(devices^4 budget).
 
     Where all devices need the same and all links cost the same, the plan is returned as it is.
 
@@ -668,11 +672,11 @@ class _Exchanges:
     def lower(self, power: int) -> bool:
         """Make a round of exchanges; return whether it lowered the sum of powers much.
 
-        It is one with the host for each device, and one of the device that pays most with each other; where that is
-        not enough, one of each two devices.
+        They are one with the host for each device, and one of the device that pays most with each other. Where that
+        does not end the search of the largest power, each two devices make one.
         """
         self._unit = self.costs.max() or 1.0
-        enough = self._sums(self.costs, power) * (1 - min(_LITTLE * power, 0.5))
+        enough = self._sums(self.costs, power) * _to_the(power, 1 - _LITTLE)
         devices = range(len(self.costs))
         for device in devices:
             self._exchange(device, None, power)
@@ -680,7 +684,7 @@ class _Exchanges:
         for other in devices:
             if other != most:
                 self._exchange(most, other, power)
-        if not self._sums(self.costs, power) < enough:
+        if power == _POWERS[-1] and not self._sums(self.costs, power) < enough:
             for device, other in combinations(devices, 2):
                 self._exchange(device, other, power)
         return bool(self._sums(self.costs, power) < enough)
@@ -713,21 +717,23 @@ class _Exchanges:
             self.costs = self.costs + tried[:, best]
             pair = divmod(best - length, singly.shape[2])
             for move, at in zip(moves, pair, strict=True):
-                self._make(move._replace(vertices=move.vertices[: best + 1] if best < length else move.vertices[[at]]))
+                self._make(move.of(slice(best + 1) if best < length else [at]))
 
     def _sorted(self, first: _Move, second: _Move, weights: NDArray[np.float64]) -> list[_Move]:
-        """Both moves without rows that save with no row of the other, the best first."""
-        moves, values = (first, second), [self._values(move, weights) for move in (first, second)]
+        """Both moves with the rows that save with a row of the other, the best first, and `_TRIED` at least."""
+        moves, values = [first, second], [self._values(move, weights) for move in (first, second)]
         least = [value.min(initial=np.inf) for value in values]
-        kept = []
-        for move, value, others in zip(moves, values, reversed(least), strict=True):
-            useful = np.flatnonzero(value < -others)
-            kept.append(move._replace(vertices=move.vertices[useful[np.argsort(value[useful], kind="stable")]]))
-        return kept
+        for side, value in enumerate(values):
+            useful = np.flatnonzero(value < -least[1 - side])
+            order = useful[np.argsort(value[useful], kind="stable")]
+            moves[side], values[side] = moves[side].of(order), value[order]
+        both = min(map(len, values))
+        save = int(np.count_nonzero(values[0][:both] + values[1][:both] < 0))
+        return [move.of(slice(max(save, _TRIED))) for move in moves]
 
     def _values(self, move: _Move, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each row changes of the weighted sum of costs."""
-        parts = [self._changes(move._replace(vertices=move.vertices[part])) for part in _slices(len(move.vertices))]
+        parts = [self._changes(move.of(part)) for part in _slices(len(move.vertices))]
         return np.concatenate([sum(weights[:, None] * part) for part in parts])
 
     def _changes(self, move: _Move) -> NDArray[np.float64]:
@@ -739,19 +745,20 @@ class _Exchanges:
         paid: NDArray[np.float64] = self._paid[:, move.vertices]
         if move.gives is not None:
             paid = np.ones(paid.shape)
-            for holder in set(range(len(paid))) - {move.gives}:
-                nearer = np.minimum(paid, self._links[:, holder, None])
-                paid = np.where(self.held[holder, move.vertices], nearer, paid)
+            for holder, held in enumerate(self.held[:, move.vertices]):
+                if holder != move.gives:
+                    paid = np.where(held, np.minimum(paid, self._links[:, holder, None]), paid)
         return paid if move.takes is None else np.minimum(paid, self._links[:, move.takes, None])
 
     def _make(self, move: _Move) -> None:
+        """Let the rows move."""
         self._paid[:, move.vertices] = self._after(move)
         for device, holds in ((move.gives, False), (move.takes, True)):
             if device is not None:
                 self.held[device, move.vertices] = holds
 
 
-def _to_the(power: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _to_the(power: int, values: Any) -> Any:
     """`values` to the power of a power of two."""
     with np.errstate(over="ignore", under="ignore"):
         for _ in range(power.bit_length() - 1):
