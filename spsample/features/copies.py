@@ -607,6 +607,8 @@ def _devices_of_replacements(scores: NDArray[np.float64], devices: int) -> NDArr
 _POWERS = (4, 64, 1024)
 _LITTLE = 3e-3
 """Share of their costs that a round of exchanges spares devices at least, if there is to be another one."""
+_ROUNDS = 20
+"""Of a power, at most."""
 _TRIED = 32
 """Rows of either side that are also tried each with each."""
 
@@ -646,8 +648,9 @@ def level(request: CopyRequest, kept: list[NDArray[np.int64]]) -> list[NDArray[n
     search = _Exchanges(request, kept)
     before = search.costs.max()
     for power in _POWERS:
-        while search.lower(power):
-            pass
+        rounds = 1
+        while search.lower(power) and rounds < _ROUNDS:
+            rounds += 1
     return [np.flatnonzero(held) for held in search.held] if search.costs.max() < before * (1 - 1e-9) else kept
 
 
@@ -714,7 +717,7 @@ class _Exchanges:
         sums = self._sums(self.costs[:, None] + tried, power)
         best = int(sums.argmin())
         if sums[best] < self._sums(self.costs, power) * (1 - 1e-12):
-            self.costs = self.costs + tried[:, best]
+            self.costs = np.maximum(self.costs + tried[:, best], 0)  # rounding takes them below
             pair = divmod(best - length, singly.shape[2])
             for move, at in zip(moves, pair, strict=True):
                 self._make(move.of(slice(best + 1) if best < length else [at]))
