@@ -735,7 +735,7 @@ class _Exchanges:
         return [move.of(slice(max(save, _TRIED))) for move in moves]
 
     def _values(self, move: _Move, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each row changes of the weighted sum of costs."""
+        """Change of the weighted sum of costs by each row."""
         parts = [self._changes(move.of(part)) for part in _slices(len(move.vertices))]
         return np.concatenate([sum(weights[:, None] * part) for part in parts])
 
