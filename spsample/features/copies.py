@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,6 +214,11 @@ class CopyRequest:
     def num_rows(self) -> int:
         """n."""
         return int(self.scores.shape[-1])
+
+    @property
+    def is_equal_for_all(self) -> bool:
+        """One vector of scores and one alpha are for all devices."""
+        return self.scores.ndim == 1 and not isinstance(self.alpha, np.ndarray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,15 +473,9 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     >>> [vertices.tolist() for vertices in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
-    scores, alpha = request.scores, request.alpha
-    if scores.ndim == 2 and (scores == scores[0]).all():
-        scores = scores[0]
-    if isinstance(alpha, np.ndarray):
-        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
-        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
-    request = replace(request, scores=scores, alpha=alpha)
+    request = _of_equal_devices(request)
     n, budget = request.devices, request.budget
-    if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
+    if not request.is_equal_for_all:
         return greedy(request)
     order = hottest(request.scores, min(n * budget, request.num_rows))
     count = _held(request, order)
@@ -488,6 +488,17 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
         kept[:, on_all + 1 :: 2] = rounds[0::2, ::-1].T
         kept[:, on_all + 2 :: 2] = rounds[1::2].T
     return list(kept)
+
+
+def _of_equal_devices(request: CopyRequest) -> CopyRequest:
+    """The request with one vector for equal rows of scores, and one number for a matrix of equal links."""
+    scores, alpha = request.scores, request.alpha
+    if scores.ndim == 2 and (scores == scores[0]).all():
+        scores = scores[0]
+    if isinstance(alpha, np.ndarray):
+        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
+        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
+    return replace(request, scores=scores, alpha=alpha)
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
@@ -593,6 +604,171 @@ def _devices_of_replacements(scores: NDArray[np.float64], devices: int) -> NDArr
     return np.array(where, np.int64)
 
 
+_POWERS = (4, 64, 1024)
+_LITTLE = 3e-3
+"""Share of their costs that a round of exchanges spares devices at least, if there is to be another one."""
+_ROUNDS = 20
+"""Of a power, at most."""
+_TRIED = 32
+"""Rows of either side that are also tried each with each."""
+
+
+class _Move(NamedTuple):
+    """Rows that one device gives up and another one takes; None: nobody."""
+
+    gives: int | None
+    takes: int | None
+    vertices: NDArray[np.int64]
+
+    def of(self, part: Any) -> _Move:
+        """Part of the rows."""
+        return self._replace(vertices=self.vertices[part])
+
+
+def level(request: CopyRequest, kept: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Return a plan of as many rows whose largest device pays less; the same plan where none is found.
+
+    Rows are exchanged: a device takes one and gives one up, either with the host or with another device. What rows save
+    does not depend on other rows. So exchanges of the same devices are sorted by what they save, and of the first ones
+    as many are made at once as lower the sum of costs^(q + 1) most. What a device saves counts its cost^q, the slope of
+    that sum. With q of 4, 64 and 1,024 the largest cost decides more and more. A round takes O(devices^2 n +
+    devices^3 budget), the last one, of each two devices, O(devices^4 budget).
+
+    Where all devices need the same and all links cost the same, the plan is returned as it is.
+
+    Examples
+    --------
+    >>> request = CopyRequest(np.array([[9.0, 8, 7], [1, 1, 3]]), devices=2, budget=1, alpha=0.5)
+    >>> [vertices.tolist() for vertices in level(request, [np.array([0]), np.array([2])])]
+    [[0], [1]]
+    """
+    request = _of_equal_devices(request)
+    if request.is_equal_for_all:
+        return kept
+    search = _Exchanges(request, kept)
+    before = search.costs.max()
+    for power in _POWERS:
+        rounds = 1
+        while search.lower(power) and rounds < _ROUNDS:
+            rounds += 1
+    return [np.flatnonzero(held) for held in search.held] if search.costs.max() < before * (1 - 1e-9) else kept
+
+
+class _Exchanges:
+    """The devices that hold each row, and what each device pays for it, as rows are exchanged.
+
+    Sums are taken row by row, and powers by squares: the same bits on every machine.
+    """
+
+    def __init__(self, request: CopyRequest, kept: list[NDArray[np.int64]]) -> None:
+        n = request.devices
+        self._links = link_costs(request.alpha, n)
+        self._scores = np.broadcast_to(request.scores / (request.scores.max() or 1.0), (n, request.num_rows))
+        plan = CopyPlan(tuple(kept), request.num_rows)
+        self._paid = np.stack([_paid(plan, to) for to in self._links])
+        self.held = np.zeros(self._paid.shape, np.bool_)
+        for device, vertices in enumerate(kept):
+            self.held[device, vertices] = True
+        self.costs = np.array([np.cumsum(p * paid)[-1] for p, paid in zip(self._scores, self._paid, strict=True)])
+        self._unit = 1.0
+
+    def lower(self, power: int) -> bool:
+        """Make a round of exchanges; return whether it lowered the sum of powers much.
+
+        They are one with the host for each device, and one of the device that pays most with each other. Where that
+        does not end the search of the largest power, each two devices make one.
+        """
+        self._unit = self.costs.max() or 1.0
+        enough = self._sums(self.costs, power) * _to_the(power, 1 - _LITTLE)
+        devices = range(len(self.costs))
+        for device in devices:
+            self._exchange(device, None, power)
+        most = int(self.costs.argmax())
+        for other in devices:
+            if other != most:
+                self._exchange(most, other, power)
+        if power == _POWERS[-1] and not self._sums(self.costs, power) < enough:
+            for device, other in combinations(devices, 2):
+                self._exchange(device, other, power)
+        return bool(self._sums(self.costs, power) < enough)
+
+    def _sums(self, costs: NDArray[np.float64], power: int) -> Any:
+        """Sum over the devices of costs (devices, ...) to the power of `power` + 1."""
+        relative = costs / self._unit
+        with np.errstate(over="ignore", under="ignore"):
+            return sum(_to_the(power, relative) * relative)
+
+    def _exchange(self, device: int, other: int | None, power: int) -> None:
+        """Let a device take rows and give up as many, to and from another one, or the host: those that lower most."""
+        mine = self.held[device]
+        theirs = ~mine if other is None else self.held[other]
+        moves = self._sorted(
+            _Move(other, device, np.flatnonzero(theirs & ~mine)),
+            _Move(device, other, np.flatnonzero(mine & ~theirs)),
+            _to_the(power, self.costs / self._unit) + 1e-9,  # of those that pay little: where nothing else differs
+        )
+        if not all(len(move.vertices) for move in moves):
+            return
+        first, second = (self._changes(move) for move in moves)
+        length = min(first.shape[1], second.shape[1])
+        together = np.cumsum(first[:, :length] + second[:, :length], axis=1)
+        singly = first[:, :_TRIED, None] + second[:, None, :_TRIED]
+        tried = np.concatenate([together, singly.reshape(len(singly), -1)], axis=1)
+        sums = self._sums(self.costs[:, None] + tried, power)
+        best = int(sums.argmin())
+        if sums[best] < self._sums(self.costs, power) * (1 - 1e-12):
+            self.costs = np.maximum(self.costs + tried[:, best], 0)  # rounding takes them below
+            pair = divmod(best - length, singly.shape[2])
+            for move, at in zip(moves, pair, strict=True):
+                self._make(move.of(slice(best + 1) if best < length else [at]))
+
+    def _sorted(self, first: _Move, second: _Move, weights: NDArray[np.float64]) -> list[_Move]:
+        """Both moves with the rows that save with a row of the other, the best first, and `_TRIED` at least."""
+        moves, values = [first, second], [self._values(move, weights) for move in (first, second)]
+        least = [value.min(initial=np.inf) for value in values]
+        for side, value in enumerate(values):
+            useful = np.flatnonzero(value < -least[1 - side])
+            order = useful[np.argsort(value[useful], kind="stable")]
+            moves[side], values[side] = moves[side].of(order), value[order]
+        both = min(map(len, values))
+        save = int(np.count_nonzero(values[0][:both] + values[1][:both] < 0))
+        return [move.of(slice(max(save, _TRIED))) for move in moves]
+
+    def _values(self, move: _Move, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Change of the weighted sum of costs by each row."""
+        parts = [self._changes(move.of(part)) for part in _slices(len(move.vertices))]
+        return np.concatenate([sum(weights[:, None] * part) for part in parts])
+
+    def _changes(self, move: _Move) -> NDArray[np.float64]:
+        """(devices, rows) what each row of a move changes of the cost of each device."""
+        return self._scores[:, move.vertices] * (self._after(move) - self._paid[:, move.vertices])
+
+    def _after(self, move: _Move) -> NDArray[np.float64]:
+        """(devices, rows) what each device pays for each row after a move."""
+        paid: NDArray[np.float64] = self._paid[:, move.vertices]
+        if move.gives is not None:
+            paid = np.ones(paid.shape)
+            for holder, held in enumerate(self.held[:, move.vertices]):
+                if holder != move.gives:
+                    paid = np.where(held, np.minimum(paid, self._links[:, holder, None]), paid)
+        return paid if move.takes is None else np.minimum(paid, self._links[:, move.takes, None])
+
+    def _make(self, move: _Move) -> None:
+        """Let the rows move."""
+        self._paid[:, move.vertices] = self._after(move)
+        for device, holds in ((move.gives, False), (move.takes, True)):
+            if device is not None:
+                self.held[device, move.vertices] = holds
+
+
+def _to_the(power: int, values: Any) -> Any:
+    """`values` to the power of a power of two."""
+    with np.errstate(over="ignore", under="ignore"):
+        for _ in range(power.bit_length() - 1):
+            values = values * values
+    return values
+
+
 METHODS: dict[str, Callable[[CopyRequest], list[NDArray[np.int64]]]] = {
     "best-copies": best_copies,
     "interleaved": interleaved,
@@ -605,12 +781,22 @@ EQUAL_FOR_ALL = {"interleaved": ("scores",), "song-jiang": ("scores", "alpha")}
 """By method: the arguments that may not differ by device."""
 
 
+OBJECTIVES = ("mean", "max")
+"""Costs that a plan can make small: of the mean device, or of the one that pays most."""
+
 MAX_DEVICES = 2**14
 """Devices of a plan at most: links are looked at pair by pair."""
 
 
 def plan_copies(
-    scores: Any, devices: int, budget: int, alpha: Any, *, method: str = "best-copies", head: int = 0
+    scores: Any,
+    devices: int,
+    budget: int,
+    alpha: Any,
+    *,
+    method: str = "best-copies",
+    objective: str = "mean",
+    head: int = 0,
 ) -> CopyPlan:
     """Choose the rows of features that each of several devices, or ranks, keeps a copy of.
 
@@ -634,6 +820,11 @@ def plan_copies(
         ``"replicated"``: every device keeps what it needs most.
         ``"interleaved"``: the hottest rows in turn, one copy each (Data Tiering). Takes one vector of scores.
         ``"song-jiang"``: algorithm 1 of Song and Jiang. Takes one vector of scores and one alpha.
+    objective : str
+        For ``"best-copies"``: the cost that is made small. ``"mean"``: that of the mean device. ``"max"``: that of the
+        device that pays most; rows are exchanged between the devices of the plan for ``"mean"`` as long as it falls.
+        It is never above that plan's, and not always the least there is. Both are the same plan where all devices need
+        the same and all links cost the same.
     head : int
         For ``"interleaved"``: how many of the `budget` rows are the hottest ones, on every device.
 
@@ -656,6 +847,15 @@ def plan_copies(
     [[0, 1], [0, 2]]
     >>> copy_cost(plan, scores, alpha=0.5)
     CopyCost(mean 4.75, largest 5)
+
+    A device that needs more than the other gets help from it:
+
+    >>> scores = [[9, 8, 7], [1, 1, 3]]
+    >>> for objective in ("mean", "max"):
+    ...     plan = plan_copies(scores, devices=2, budget=1, alpha=0.5, objective=objective)
+    ...     copy_cost(plan, scores, alpha=0.5)
+    CopyCost(mean 6.5, largest 11.5)
+    CopyCost(mean 7.25, largest 11)
     """
     devices = require_int("devices", devices, minimum=1, maximum=MAX_DEVICES)
     budget = require_int("budget", budget, minimum=0)
@@ -665,6 +865,9 @@ def plan_copies(
     head = require_int("head", head, minimum=0, maximum=budget)
     if head and method != "interleaved":
         raise InputError(argument="head", given=str(head), expected=f"0 with method={method!r}")
+    if require_choice("objective", objective, OBJECTIVES) == "max" and method != "best-copies":
+        hint = 'method="best-copies" takes both; "song-jiang" aims at the largest device as it is.'
+        raise InputError(argument="objective", given="'max'", expected=f"'mean' with method={method!r}", hint=hint)
     links = require_alpha(alpha, devices)
     for argument, given in (("scores", checked), ("alpha", links)):
         if argument in EQUAL_FOR_ALL.get(method, ()) and isinstance(given, np.ndarray) and given.ndim == 2:
@@ -672,4 +875,5 @@ def plan_copies(
             hint = 'method="best-copies" takes one for each device.'
             raise InputError(argument=argument, given=f"shape {given.shape}", expected=expected, hint=hint)
     request = CopyRequest(checked, devices, budget, links, head)
-    return CopyPlan(tuple(METHODS[method](request)), checked.shape[-1])
+    kept = METHODS[method](request)
+    return CopyPlan(tuple(level(request, kept) if objective == "max" else kept), checked.shape[-1])

@@ -142,7 +142,8 @@ def fuzz_copies(make, folder):
     count = make.either(lambda: make.choice([devices, devices, 0, -1]), 0.2)
     budget = make.either(lambda: make.choice([0, 1, n // 2, n, 10**400, -1]), 0.2)
     method = lambda: make.choice(["best-copies", "replicated", "interleaved", "song-jiang", "none"])  # noqa: E731
-    options = make.options(0.2, method=method, head=lambda: make.integer(0, 3))
+    objective = lambda: make.choice(["mean", "max", "least"])  # noqa: E731
+    options = make.options(0.2, method=method, objective=objective, head=lambda: make.integer(0, 3))
     features.copy_cost(features.plan_copies(scores, count, budget, alpha(), **options), scores, alpha())
     own = [make.spoilt(make.rng.integers(0, n, 3)) for _ in range(devices)]
     features.copy_cost(features.CopyPlan.of(make.either(lambda: own), n), scores, alpha())

@@ -15,15 +15,27 @@ def least_mean(scores, devices, budget, links):
 
     Scores are (n,) or (devices, n). Links: what a device pays for a row of another one, at most 1, and 0 for its own.
     """
+    return float(min(costs.sum(axis=0).min() for costs in _costs_of_all(scores, devices, budget, links)) / devices)
+
+
+def least_largest(scores, devices, budget, links):
+    """The same for the least cost of the device that pays most."""
+    return float(min(costs.max(axis=0).min() for costs in _costs_of_all(scores, devices, budget, links)))
+
+
+def _costs_of_all(scores, devices, budget, links):
+    """(devices, plans) what each device pays under each plan that fills the budget, some thousand plans at a time."""
     n = scores.shape[-1]
     budget = min(budget, n)
     subsets = np.array([np.bincount(list(one), minlength=n) for one in combinations(range(n), budget)]).reshape(-1, n)
-    choice = np.array(list(product(range(len(subsets)), repeat=devices)))
-    held = sum(subsets[choice[:, i]] << i for i in range(devices))  # (plans, n): a bit for each device
     each = np.broadcast_to(scores, (devices, n))
     masks = [[mask >> i & 1 for i in range(devices)] for mask in range(2**devices)]
-    table = np.array([each.T @ _least_links(links, holds) for holds in masks])
-    return float(table[held, np.arange(n)].sum(axis=1).min() / devices)
+    table = np.array([each.T * _least_links(links, holds) for holds in masks])  # (masks, n, devices)
+    choices = np.array(list(product(range(len(subsets)), repeat=devices)))
+    for first in range(0, len(choices), 1 << 14):
+        choice = choices[first : first + (1 << 14)]
+        held = sum(subsets[choice[:, i]] << i for i in range(devices))  # (plans, n): a bit for each device
+        yield table[held, np.arange(n)].sum(axis=1).T
 
 
 def most_spared(scores, devices, budget, links):

@@ -13,7 +13,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.features import CopyPlan, copy_cost, plan_copies
 from spsample.features.copies import METHODS, CopyRequest, greedy, link_costs
 from spsample.features.scores.order import hottest
-from tests.unit.copies_search import least_mean, most_spared
+from tests.unit.copies_search import least_largest, least_mean, most_spared
 
 ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 
@@ -123,6 +123,71 @@ def test_best_copies_of_many_rows_spare_as_much_as_any_plan_can():
     scores, links = zipf(5000), uniform_links(0.4, 4)
     spared = scores.sum() - copy_cost(plan_copies(scores, 4, 250, 0.4), scores, 0.4).mean
     assert spared == pytest.approx(most_spared(scores, 4, 250, links), rel=1e-6)
+
+
+def largest_of_both(scores, devices, budget, alpha):
+    """The cost of the device that pays most by each objective: by "mean", by "max"."""
+    plans = (plan_copies(scores, devices, budget, alpha, objective=objective) for objective in ("mean", "max"))
+    return [copy_cost(plan, scores, alpha).largest for plan in plans]
+
+
+@pytest.mark.parametrize("kind", ["scores by device", "links by device", "both"])
+def test_exchanges_bring_the_largest_device_near_its_least(kind):
+    """It pays at most 1.6 times the least and 1.03 on average, the median the least; less than by objective "mean"."""
+    rng = np.random.default_rng(5)
+    ratios = []
+    for _ in range(70):
+        devices, n, budget, _ = small_case(rng)
+        scores = rng.random((devices, n)) ** 2 * rng.choice([1, 3], (devices, 1)) if kind[0] != "l" else rng.random(n)
+        alpha = rng.random((devices, devices)) + 0.05 if kind != "scores by device" else float(rng.random())
+        least = least_largest(scores, devices, budget, uniform_links(1.0, devices) * np.minimum(alpha, 1.0))
+        if least > 0:
+            ratios.append(np.array(largest_of_both(scores, devices, budget, alpha)) / least)
+    by_mean, by_max = np.transpose(ratios)
+    assert by_max.min() >= 1 - 1e-9
+    assert np.median(by_max) == pytest.approx(1.0)
+    assert by_max.max() < 1.6
+    assert by_max.mean() < min(1.03, by_mean.mean())
+
+
+def test_exchanges_of_many_rows_come_near_what_any_plan_can_spare():
+    """Of weighted costs no plan can spare more than `most_spared`, and the largest is no less than a weighted mean."""
+    scores = np.stack([zipf(5000, seed=i) * (1 + i / 3) for i in range(4)])
+    plan = plan_copies(scores, 4, 250, 0.3, objective="max")
+    found = copy_cost(plan, scores, 0.3)
+    weights = (found.devices / found.largest) ** 300
+    weighted = scores * (weights / weights.sum())[:, None]
+    least = weighted.sum() - 4 * most_spared(weighted, 4, 250, uniform_links(0.3, 4))
+    assert least * (1 - 1e-9) <= found.largest < 1.035 * least
+    assert found.largest < 1.01 * found.mean
+    assert found.largest < 0.9 * copy_cost(plan_copies(scores, 4, 250, 0.3), scores, 0.3).largest
+
+
+@given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 12), st.booleans(), st.data())
+def test_exchanges_keep_budgets_and_never_raise_the_largest(devices, n, budget, by_link, data):
+    scores = np.array(data.draw(st.lists(values, min_size=devices * n, max_size=devices * n))).reshape(devices, n)
+    entries = st.lists(st.floats(0.01, 3), min_size=devices**2, max_size=devices**2)
+    alpha = np.array(data.draw(entries)).reshape(devices, devices) if by_link else data.draw(alphas)
+    plan = plan_copies(scores, devices, budget, alpha, objective="max")
+    assert [len(one) for one in CopyPlan.of(plan.vertices, n).vertices] == [min(budget, n)] * devices
+    by_mean, by_max = largest_of_both(scores, devices, budget, alpha)
+    assert by_max <= by_mean
+    again = plan_copies(scores, devices, budget, alpha, objective="max")
+    assert all(map(np.array_equal, plan.vertices, again.vertices))
+
+
+@pytest.mark.parametrize("alpha", [0.3, [[9, 0.3], [0.3, 9]], 1.5])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_devices_that_are_alike_keep_the_plan_of_least_mean(alpha, rows):
+    scores = zipf(200) if rows == 1 else np.stack([zipf(200)] * 2)
+    plans = [plan_copies(scores, 2, 20, alpha, objective=objective).vertices for objective in ("mean", "max")]
+    assert all(map(np.array_equal, *plans))
+
+
+def test_a_device_is_helped_by_a_peer_near_it():
+    """Device 1 needs nothing: it gives up a row of its own for one that device 0 reads from it."""
+    plan = plan_copies([[9, 8, 7, 0], [0, 0, 1, 3]], 2, 1, [[0, 0.1], [2, 0]], objective="max")
+    assert [one.tolist() for one in plan.vertices] == [[0], [1]]
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
@@ -318,6 +383,10 @@ def test_cost_of_a_plan_by_hand():
         ({"alpha": [[True, True], [True, True]]}, DTypeError, "alpha"),
         ({"method": "best"}, InputError, "method"),
         ({"method": None}, DTypeError, "method"),
+        ({"objective": "least"}, InputError, "objective"),
+        ({"objective": None}, DTypeError, "objective"),
+        ({"objective": "max", "method": "song-jiang"}, InputError, "objective"),
+        ({"objective": "max", "method": "replicated"}, InputError, "objective"),
         ({"head": 1}, InputError, "head"),
         ({"head": 3, "method": "interleaved"}, InputError, "head"),
         ({"scores": [[1, 2, 3]] * 2, "method": "song-jiang"}, InputError, "scores"),
