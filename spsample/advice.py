@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import require_choice, require_int, require_iterable, require_number, require_type
-from spsample.data import partition_vertices
-from spsample.errors import InputError, MissingDependencyError
+from spsample.data import partition_quality, partition_vertices
+from spsample.errors import BackendError, CapacityError, InputError, MissingDependencyError
 from spsample.features import score, score_names
 from spsample.features.copies import METHODS, plan_copies
 from spsample.features.lookahead import Lookahead
@@ -35,8 +35,15 @@ SCORES = ("posterior", "inclusion", "presc", "reverse-pagerank", "out-degree", "
 BEST = "the trial's own best set"
 """Stands for a score where hits are those of the vertices that the trial needed most: no set that stays has more."""
 
-PARTITIONS = ("ranges", "metis-seeds")
-"""Partitions that are compared: those that need no more than the graph and its seeds, and spread these evenly."""
+PARTITIONS = {
+    "ranges": "",
+    "metis-seeds": "pymetis is not installed (spsample[metis])",
+    "pagraph": "the in-neighbourhoods of all seeds are too large to search, or the compiled core is missing",
+}
+"""Partitions that are compared, which spread the seeds evenly; and why a report may have none by a method."""
+
+MAX_SEARCHED = 1 << 31
+"""Entries of the graph that PaGraph's search of in-neighbourhoods may look at: seconds."""
 
 MAX_IDS = 1 << 27
 """Vertices that a trial keeps, of all batches together; it ends after the epoch that passes it."""
@@ -455,13 +462,17 @@ def partition_bytes(
     """For each partition and order of batches: without a cache, with one of the largest scores, with lookahead.
 
     Every rank holds a block row of its own. With local seeds it caches by a score of its own. METIS is left out where
-    it is not installed; so are local seeds where a part has none.
+    it is not installed, PaGraph where the search takes too much, or the compiled core is missing; so are local seeds
+    where a part has none.
     """
     work = loaded.workload
+    how: dict[str, Any] = {"seeds": work.seeds, "hops": len(work.sampler.sizes), "random_seed": loaded.random_seed}
     for method in PARTITIONS:
+        if method == "pagraph" and entries_searched(work) > MAX_SEARCHED:
+            continue
         try:
-            parts = partition_vertices(work.graph.host, ranks, method, seeds=work.seeds, random_seed=loaded.random_seed)
-        except MissingDependencyError:
+            parts = partition_vertices(work.graph.host, ranks, method, **how)
+        except (MissingDependencyError, CapacityError, BackendError):
             continue
         orders = {"shuffled": ([needed.batches[rank::ranks] for rank in range(ranks)], [scores] * ranks)}
         own = [work.seeds[parts[work.seeds] == part] for part in range(ranks)]
@@ -475,6 +486,23 @@ def partition_bytes(
                 received = received_bytes(parts, loaded.row_bytes, [misses[:steps] for misses in missed])
                 total = float(received.sum()) * steps / needed.epochs
                 yield PartitionBytes(method, order, cache, float(received.mean()), float(received.max()), total)
+
+
+def entries_searched(work: Workload) -> float:
+    """Estimate the entries of the in-neighbourhoods of all seeds, one by one, from those of at most 32.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> ring = sp.Graph(range(7), [5, 0, 1, 2, 3, 4])
+    >>> entries_searched(Workload(ring, np.arange(6), sp.GraphSAGE([1, 1]), batch_size=2))
+    12.0
+    """
+    graph, seeds = work.graph.host, np.unique(work.seeds)
+    some = seeds[:: -(-len(seeds) // 32)]
+    alone = partition_vertices(graph, len(some), "ranges", seeds=some)
+    kept = partition_quality(graph, alone, len(some), seeds=some, hops=len(work.sampler.sizes)).edges_kept
+    return float(len(seeds) * graph.num_edges * (kept or 0.0))
 
 
 def _misses(

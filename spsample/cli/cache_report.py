@@ -122,6 +122,8 @@ def _show_hits(report: CacheReport) -> None:
 
 def _show_ranks(report: CacheReport) -> None:
     """Print what copies on devices, and partitions over ranks, move."""
+    from spsample.advice import PARTITIONS
+
     share = f"{report.budget:.0%}"
     print_sentence(
         "Each device keeps copies of some rows, by a plan, and asks its peers, the other devices, before the host. The"
@@ -142,3 +144,7 @@ def _show_ranks(report: CacheReport) -> None:
         name = f"{part.method}, {part.batches} batches, {caches[part.cache]}"
         rows.append([name, part.epoch, part.largest / part.mean if part.mean else 1.0])
     print_table([f"Received by {report.ranks} ranks", "epoch, bytes", "largest rank"], rows)
+    compared = {part.method for part in report.partitions}
+    for method, reason in PARTITIONS.items():
+        if method not in compared:
+            print_sentence(f"{method} is left out: {reason}.")

@@ -15,6 +15,7 @@ from spsample.advice import (
     NeededRows,
     advise,
     cache_report,
+    entries_searched,
     lookahead_hits,
     lookahead_misses,
     received_bytes,
@@ -60,7 +61,8 @@ def test_a_report_has_every_cell():
     for one in report.copies:
         assert one.host_bytes + one.peer_bytes <= report.bytes_per_epoch * (1 + 1e-12)
     assert by_method["replicated"] == next(one for one in report.copies if one.method == "replicated").host_bytes
-    assert {one.batches for one in report.partitions} == {"shuffled", "local"}
+    compared = {(one.method, one.batches) for one in report.partitions if one.method != "metis-seeds"}
+    assert compared == {(method, order) for method in ("ranges", "pagraph") for order in ("shuffled", "local")}
     assert report.first_aggregation.rows < 1
     json.dumps(report.as_dict())
 
@@ -126,6 +128,15 @@ def test_received_bytes_are_those_that_ranks_receive(p, c, budget):
     if budget == 0:
         np.testing.assert_array_equal(forecast, received)
     np.testing.assert_allclose(forecast, received, rtol=0.02)
+
+
+def test_pagraph_is_left_out_where_its_search_takes_too_long(monkeypatch):
+    ring = sp.Graph(range(101), np.roll(np.arange(100), 1))
+    assert entries_searched(workload(graph=ring, seeds=np.arange(100))) == 200
+    monkeypatch.setattr("spsample.advice.MAX_SEARCHED", 199)
+    result = CliRunner().invoke(app, ["cache-report", "rmat:8,8", "--seeds", "all", "--ranks", "2"])
+    assert "pagraph is left out: the in-neighbourhoods" in result.output
+    assert "pagraph, shuffled" not in result.output
 
 
 def test_a_sampler_of_ones_own_is_reported_by_presc():
