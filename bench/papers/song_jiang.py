@@ -32,5 +32,18 @@ PAPER = Paper(
             parameters={"graph": ("planted:20000",)},
             quick={"graph": ("planted:3000",)},
         ),
+        Figure(
+            title="The device that pays most, where devices need different rows",
+            text="Each device has the seeds of its own part by METIS. Of the largest device over the mean, and of the "
+            "mean over that of the best copies: the plan for the mean, and the one whose largest device pays less.",
+            case="copies",
+            parameters={"seeds": ("own part",), "devices": (4, 8), "alpha": (0.3,)},
+            sides=("best-copies",),
+            plots=(
+                Plot("largest_over_mean", x="devices", facet="share", title="largest device over the mean"),
+                Plot("mean_over_best", x="devices", facet="share", title="mean over that of best-copies"),
+                Plot("ms", x="devices", facet="share", logarithmic=True, title="ms of placing"),
+            ),
+        ),
     ),
 )

@@ -25,12 +25,13 @@ TINY = {
     "dim": (8,),
     "hidden": (8,),
     "epochs": (1,),
+    "seeds": ("own part",),
 }
 LIGHT_PEERS = ("SciPy", "torch")
 FOLDER = Path(bench.__file__).parent
 
 
-@pytest.mark.parametrize("name", ["sampling", "lookahead", "simulation"])
+@pytest.mark.parametrize("name", ["sampling", "lookahead", "simulation", "copies"])
 def test_case(name, tmp_path):
     case: Case = declared("cases", name)
     # Words choose what is done, all of which is to run; of numbers one is enough.
