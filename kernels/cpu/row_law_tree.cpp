@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 namespace spsample {
@@ -79,6 +80,7 @@ void philox(const LaneCounters& c, const TreeDraw& how, int count, LaneWords* wo
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 template <class Real>
 ExponentRange range(const Real* weights, int64_t count) {
@@ -96,10 +98,14 @@ void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
+void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<PlainUnits>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesPortable{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 const TreeSet& tree_set() {
 #if SPSAMPLE_X86

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 #if SPSAMPLE_X86
@@ -90,6 +91,7 @@ SPSAMPLE_AVX2_INLINE void philox(const LaneCounters& c, const TreeDraw& how, int
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 template <class Real>
 SPSAMPLE_AVX2 ExponentRange range(const Real* weights, int64_t count) {
@@ -107,10 +109,14 @@ SPSAMPLE_AVX2 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& l
     draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
+SPSAMPLE_AVX2 void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<PlainUnits>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesAvx2{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 }  // namespace spsample
 

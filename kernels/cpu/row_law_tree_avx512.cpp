@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 #if SPSAMPLE_X86
@@ -232,6 +233,7 @@ struct Sums {
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 // What PlainUnits of row_law_tree_loops.h does.
 struct Units {
@@ -287,10 +289,14 @@ SPSAMPLE_AVX512 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes&
     draw_lanes_loop<Wide, Units>(how, trees, lanes);
 }
 
+SPSAMPLE_AVX512 void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<Units>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesAvx512{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 }  // namespace spsample
 

@@ -174,13 +174,19 @@ SPSAMPLE_LOOP Levels<Count> levels_of(const ReadyRow& row, const uint32_t* trees
 
 // First position whose element is not below a number.
 template <int Count>
-SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound bound) {
+SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, uint32_t unit) {
+    const kernel::Bound bound = kernel::bound(&unit);
     uint32_t block = 0;
 #pragma GCC unroll 4
     for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
         block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, bound);
     }
     return block;
+}
+
+template <int Count>
+SPSAMPLE_LOOP bool is_undecided(const Levels<Count>& levels, uint32_t position, uint32_t unit) {
+    return levels.level[0][position] == unit;
 }
 
 // The same for `Number` units, every 16th, level by level, so that the searches overlap. Whether one of them is an element.
@@ -334,9 +340,9 @@ SPSAMPLE_LOOP void draw_row_loop(
 }
 
 // Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
-template <bool Wide, class Units, int Count>
+template <bool Wide, class Units, class Row>
 SPSAMPLE_LOOP void draw_on_loop(
-    const TreeDraw& how, const Levels<Count>& levels, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
+    const TreeDraw& how, const Row& row, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
     const uint32_t* const positions = &lanes.positions[0][lane];
     kernel::Distinct distinct(&lanes.positions[0][lane]);
     for (int draw = 0; draw < how.size; ++draw) distinct.add_known(positions[draw * kTreeLanes], repeated[draw] >> lane & 1);
@@ -345,8 +351,8 @@ SPSAMPLE_LOOP void draw_on_loop(
         if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
         uint32_t unit = drawn.units[next][lane];
         if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next, 1);
-        const uint32_t position = find_loop(levels, kernel::bound(&unit));
-        if (Wide && levels.level[0][position] == unit) break;
+        const uint32_t position = find_loop(row, unit);
+        if (Wide && is_undecided(row, position, unit)) break;
         distinct.add(position);
     }
     lanes.found[lane] = distinct.count;

@@ -17,7 +17,7 @@ Operation     Methods                                                           
 random        `philox`, `shuffle`                                                              1, 5
 quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
-              `take_rows`, `take_rows_numbered`, `sample_hops`
+              `entry_ranks`, `take_rows`, `take_rows_numbered`, `sample_hops`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `draw_merged`,  2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
@@ -374,12 +374,28 @@ class Backend(Protocol):
         ...
 
     def sample_rows_scaled(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        draw: Draw,
+        scale: ColumnScale,
+        positions: bool,
+        ranks: PerGraph[NDArray[np.uint32] | None] = None,
     ) -> StackedRows:
         """Row law on A D: weighted by `A.data` (where None: 1), times the factor of each entry's column.
 
         A product is made in binary64 and rounded once to the type of the weights (None: float32). CapacityError where
-        one that is looked at is not finite.
+        one that is looked at is not finite. `ranks`, for A without weights: what `entry_ranks` made of A and the scale;
+        they change no result.
+        """
+        ...
+
+    def entry_ranks(self, A: Matrix, scale: ColumnScale) -> PerGraph[NDArray[np.uint32] | None]:
+        """What spares `sample_rows_scaled` a pass over each row, where every entry is 1; None where nothing does.
+
+        Two numbers for each 32 entries of A, with one group more behind the last whole one: bit e % 32 of number
+        2 (e // 32) says whether the column of entry e is scaled; the number behind it how many of the entries before
+        the group are, mod 2^32. Rows of A must have fewer than 2^31 entries.
         """
         ...
 

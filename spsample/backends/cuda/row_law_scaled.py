@@ -17,7 +17,7 @@ class ScaledRowLawKernels(RowLawKernels, WeightedRowLawKernels, ValuesKernels):
     """`sample_rows_scaled`."""
 
     def sample_rows_scaled(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool, ranks: None = None
     ) -> StackedRows:
         """Row law by the weights of A D.
 
@@ -39,3 +39,6 @@ class ScaledRowLawKernels(RowLawKernels, WeightedRowLawKernels, ValuesKernels):
         if taken.positions is None or not positions:
             return rows
         return rows._replace(positions=taken.positions[rows.positions])
+
+    def entry_ranks(self, A: Matrix, scale: ColumnScale) -> None:
+        """None: the kernels look at all entries."""

@@ -45,6 +45,7 @@ class ReferenceBackend(OnHost):
     sample_rows_uniform = staticmethod(row_law.sample_rows_uniform)
     sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))
     sample_rows_scaled = staticmethod(_as_ieee(row_law.sample_rows_scaled))
+    entry_ranks = staticmethod(row_law.entry_ranks)
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
     sample_hops = hop_by_hop
