@@ -11,38 +11,43 @@
 
 namespace spsample {
 
-// Positions drawn from one row, of any number of entries and size, more than `size` of them or with replacement; the law as it is written.
-inline void draw_ranked_row(const RankedRow& row, int64_t size, bool replace, DrawStream draws, DrawScratch& scratch, int64_t* out) {
-    if (replace) return its_repeated(row, size, draws, out);
+// Positions drawn from one row, of any number of entries and size, more than `size` of them or with replacement; the law as it is
+// written. `out` has those that draws before `next` found.
+inline void draw_ranked_row(
+    const RankedRow& row, int64_t size, bool replace, DrawStream draws, DrawScratch& scratch, int64_t* out, int64_t found = 0,
+    int64_t next = 0) {
+    if (replace) return its_repeated(row, size, draws, out, next);
     Chosen chosen = scratch.chosen(size, out);
+    for (int64_t j = 0; j < found; ++j) chosen.add(out[j]);
     TakenOut taken = scratch.taken_out(size);
-    require_draws(its_distinct(row, size, draws, chosen, taken));
+    require_draws(its_distinct(row, size, draws, chosen, taken, next));
 }
 
 class RankedDrawer {
 public:
     RankedDrawer(const RankedRows& rows, const LaneDraw& how)
-        : rows_(rows), how_{how.key, how.keys, how.hop, how.size, how.replace}, draw_ranked_(tree_set().draw_ranked) {}
+        : rows_(rows), how_{how.key, how.keys, how.hop, how.size, how.replace}, draw_ranked_(tree_set().draw_ranked) {
+        ranked_.entries = rows.entries();
+    }
 
     // Into lanes.positions, for the first `count` lanes. begin(lane): where its row begins in A.
     template <class Begin>
     void draw(Lanes& lanes, int count, Begin&& begin) {
         for (int lane = 0; lane < kLanes; ++lane) load(lanes, lane, lane < count ? begin(lane) : begin(0));
-        const uint32_t last = *std::max_element(ranked_.last, ranked_.last + kLanes);
-        for (ranked_.step = last > 0; ranked_.step <= last / 2 && last > 0;) ranked_.step *= 2;
         drawn_.count = count;
         draw_ranked_(how_, ranked_, drawn_);
         for (int j = 0; j < how_.size; ++j) std::copy_n(drawn_.positions[j], kLanes, lanes.positions[j]);
         for (int lane = 0; lane < count; ++lane) {
-            if (ready_[lane].kind == RowKind::kPlain || drawn_.found[lane] < how_.size) draw_alone(lanes, lane);
+            if (ready_[lane].kind == RowKind::kPlain) drawn_.found[lane] = drawn_.next[lane] = 0;
+            if (drawn_.found[lane] < how_.size) draw_on(lanes, lane);
         }
     }
 
 private:
     void load(const Lanes& lanes, int lane, int64_t begin) {
         const int64_t degree = lanes.degree[lane];
-        const RankedWord* const words = rows_.words();
-        const uint32_t base = rank_of(words, begin), inside = rank_of(words, begin + degree) - base;
+        const EntryRanks& entries = rows_.entries();
+        const uint32_t base = rank_of(entries, begin), inside = rank_of(entries, begin + degree) - base;
         const RankedRule& rule = rows_.rule(degree, inside);
         const uint64_t total = rule.inside * inside + rule.outside * (static_cast<uint64_t>(degree) - inside);
         const bool is_plain = rule.wide || total >= kNarrowLimit;
@@ -52,7 +57,7 @@ private:
         ready.kind = is_plain ? RowKind::kPlain : RowKind::kNarrow;
         ready.total = is_plain ? 1 : total;
         ready.rejected_below = is_plain ? 0 : static_cast<uint32_t>(kNarrowLimit - total) % static_cast<uint32_t>(total);
-        ranked_.words[lane] = words + begin / kWordEntries;
+        ranked_.word[lane] = begin / kWordEntries;
         ranked_.head[lane] = static_cast<uint32_t>(begin % kWordEntries);
         ranked_.last[lane] = static_cast<uint32_t>((begin + degree - 1) / kWordEntries - begin / kWordEntries);
         ranked_.base[lane] = base;
@@ -64,12 +69,13 @@ private:
     }
 
     // A row that lanes have no room for, or whose draws in lanes were used up.
-    void draw_alone(Lanes& lanes, int lane) {
+    void draw_on(Lanes& lanes, int lane) {
         const ReadyRow& ready = ready_[lane];
         const RankedRow row = rows_.row(ready.begin, lanes.degree[lane]);
         int64_t out[kMostTreeDraws];
+        for (int j = 0; j < drawn_.found[lane]; ++j) out[j] = drawn_.positions[j][lane];
         const DrawStream draws(how_.key, static_cast<uint64_t>(ready.vertex), how_.hop, lanes.batch_id[lane], row.total());
-        draw_ranked_row(row, how_.size, how_.replace, draws, scratch_, out);
+        draw_ranked_row(row, how_.size, how_.replace, draws, scratch_, out, drawn_.found[lane], drawn_.next[lane]);
         for (int j = 0; j < how_.size; ++j) lanes.positions[j][lane] = static_cast<uint32_t>(out[j]);
     }
 

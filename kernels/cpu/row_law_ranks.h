@@ -10,7 +10,16 @@
 
 namespace spsample {
 
-constexpr int64_t kWordEntries = 32;  // of a RankedWord
+constexpr int64_t kWordEntries = 32;
+
+// A bit for each entry of A, whether it is in the set, 32 a word; and for each word how many of the entries before it are, mod 2^32.
+struct EntryRanks {
+    const uint32_t* bits;
+    const uint32_t* ranks;
+
+    // Words of each: searches read up to 15 ranks behind the last.
+    static int64_t num_words(int64_t num_entries) { return num_entries / kWordEntries + 16; }
+};
 
 // Not every processor that this is compiled for has an instruction for it.
 inline uint32_t count_bits(uint32_t bits) {
@@ -20,9 +29,9 @@ inline uint32_t count_bits(uint32_t bits) {
 }
 
 // How many of the entries before entry e of A are in the set, mod 2^32.
-inline uint32_t rank_of(const RankedWord* words, int64_t e) {
-    const RankedWord word = words[e / kWordEntries];
-    return word.rank + count_bits(word.bits & ((1u << (e % kWordEntries)) - 1));
+inline uint32_t rank_of(const EntryRanks& entries, int64_t e) {
+    const int64_t word = e / kWordEntries;
+    return entries.ranks[word] + count_bits(entries.bits[word] & ((1u << (e % kWordEntries)) - 1));
 }
 
 // Numerators of the entries of a row, in the set and others. Of rows without an entry of a kind, that one means nothing.
@@ -34,13 +43,13 @@ struct RankedRule {
 
 // One row, as its.h has it. O(log entries) for each search.
 struct RankedRow {
-    const RankedWord* words;
+    EntryRanks entries;
     int64_t begin;
     int64_t degree;
     RankedRule rule;
 
     uint64_t before(int64_t position) const {
-        const uint64_t inside = rank_of(words, begin + position) - rank_of(words, begin);
+        const uint64_t inside = rank_of(entries, begin + position) - rank_of(entries, begin);
         return rule.inside * inside + rule.outside * (static_cast<uint64_t>(position) - inside);
     }
     uint64_t total() const { return before(degree); }
@@ -58,11 +67,11 @@ struct RankedRow {
     }
 };
 
-// The rows of A. words: num_entries / 32 + 1 of them.
+// The rows of A.
 class RankedRows {
 public:
     // scaled: what an entry in the set weighs, above 0.
-    RankedRows(const RankedWord* words, float scaled) : words_(words) {
+    RankedRows(const EntryRanks& entries, float scaled) : entries_(entries) {
         for (int log2 = 0; log2 < kMostLog2; ++log2) {
             rules_[kNone][log2] = rule(1.0f, 1.0f, log2);
             rules_[kAll][log2] = rule(scaled, scaled, log2);
@@ -70,7 +79,7 @@ public:
         }
     }
 
-    const RankedWord* words() const { return words_; }
+    const EntryRanks& entries() const { return entries_; }
 
     // Of the row rule (docs/law.md, section 2), which only the weights that a row has and the number of its entries decide.
     const RankedRule& rule(int64_t degree, uint32_t inside) const {
@@ -79,7 +88,7 @@ public:
     }
 
     RankedRow row(int64_t begin, int64_t degree) const {
-        return {words_, begin, degree, rule(degree, rank_of(words_, begin + degree) - rank_of(words_, begin))};
+        return {entries_, begin, degree, rule(degree, rank_of(entries_, begin + degree) - rank_of(entries_, begin))};
     }
 
 private:
@@ -94,20 +103,20 @@ private:
         return {quantize(inside, shift, 1), quantize(outside, shift, 1), is_wide(range, shift)};
     }
 
-    const RankedWord* words_;
+    EntryRanks entries_;
     RankedRule rules_[3][kMostLog2];
 };
 
 // What kLanes rows are searched by; numbers are mod 2^32, as totals are below it.
 struct RankedLanes {
-    const RankedWord* words[kLanes];        // the one that the row begins in
+    EntryRanks entries;
+    int64_t word[kLanes];                   // the one that the row begins in
     alignas(64) uint32_t head[kLanes];      // entries of that word before the row
     alignas(64) uint32_t last[kLanes];      // the number of the row's last word, from 0
     alignas(64) uint32_t base[kLanes];      // rank of the row's first entry
     alignas(64) uint32_t degree[kLanes];
     alignas(64) uint32_t outside[kLanes];   // numerator of an entry outside of the set
     alignas(64) uint32_t more[kLanes];      // by which that of one in the set is larger
-    uint32_t step = 0;                      // the largest power of 2 that is at most the largest of `last`, or 0
 };
 
 }  // namespace spsample

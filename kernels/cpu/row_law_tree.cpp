@@ -54,13 +54,13 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
         uint32_t equal[kTreeLanes] = {};
         for (int before = 0; before < draw; ++before) {
-            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= lanes.positions[before][lane] == lanes.positions[draw][lane];
+            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= positions[before][lane] == positions[draw][lane];
         }
         repeated[draw] = 0;
         for (int lane = 0; lane < kTreeLanes; ++lane) repeated[draw] |= equal[lane] << lane;

@@ -62,15 +62,15 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
-        const __m256i here = load(lanes.positions[draw]), there = load(lanes.positions[draw] + kHalf);
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+SPSAMPLE_AVX2_INLINE uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
+        const __m256i here = load(positions[draw]), there = load(positions[draw] + kHalf);
         __m256i first = _mm256_setzero_si256(), second = first;
         for (int before = 0; before < draw; ++before) {
-            first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(lanes.positions[before])));
-            second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(lanes.positions[before] + kHalf)));
+            first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(positions[before])));
+            second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(positions[before] + kHalf)));
         }
         repeated[draw] = avx2::mask_of(first) | avx2::mask_of(second) << kHalf;
         all |= repeated[draw];

@@ -63,13 +63,13 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
-        const __m512i here = _mm512_load_si512(lanes.positions[draw]);
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+SPSAMPLE_AVX512_INLINE uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
+        const __m512i here = _mm512_load_si512(positions[draw]);
         uint32_t equal = 0;
-        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(positions[before]));
         repeated[draw] = equal;
         all |= equal;
     }

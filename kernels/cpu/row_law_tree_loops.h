@@ -174,19 +174,13 @@ SPSAMPLE_LOOP Levels<Count> levels_of(const ReadyRow& row, const uint32_t* trees
 
 // First position whose element is not below a number.
 template <int Count>
-SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, uint32_t unit) {
-    const kernel::Bound bound = kernel::bound(&unit);
+SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound bound) {
     uint32_t block = 0;
 #pragma GCC unroll 4
     for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
         block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, bound);
     }
     return block;
-}
-
-template <int Count>
-SPSAMPLE_LOOP bool is_undecided(const Levels<Count>& levels, uint32_t position, uint32_t unit) {
-    return levels.level[0][position] == unit;
 }
 
 // The same for `Number` units, every 16th, level by level, so that the searches overlap. Whether one of them is an element.
@@ -292,6 +286,23 @@ SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, con
     }
 }
 
+// Those of all that were rejected of draws first .. end - 1, for a set of lanes.
+template <bool Wide>
+SPSAMPLE_LOOP void accept_units(const TreeDraw& how, const TreeLanes& lanes, int first, int end, uint32_t set, LaneUnits& drawn) {
+    int which[2 * kTreeLanes];
+    int count = 0;
+    for (int draw = first; draw < end; ++draw) {
+        for (uint32_t rest = drawn.rejected[draw] & set; rest != 0; rest &= rest - 1) {
+            which[count++] = draw * kTreeLanes + __builtin_ctz(rest);
+        }
+        if (count < kTreeLanes) continue;
+        second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
+        count -= kTreeLanes;
+        std::copy_n(which + kTreeLanes, kTreeLanes, which);
+    }
+    if (count > 0) second_units<Wide>(how, lanes, which, count, drawn);
+}
+
 // The units of draws 0 .. size - 1, and of the rest of their last block.
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
@@ -306,18 +317,7 @@ SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, Lane
         drawn.counters.words[3][lane] = lanes.batch_id[lane];
     }
     more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
-    int which[2 * kTreeLanes];
-    int count = 0;
-    for (int draw = 0; draw < how.size; ++draw) {
-        for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
-            which[count++] = draw * kTreeLanes + __builtin_ctz(rest);
-        }
-        if (count < kTreeLanes) continue;
-        second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
-        count -= kTreeLanes;
-        std::copy_n(which + kTreeLanes, kTreeLanes, which);
-    }
-    if (count > 0) second_units<Wide>(how, lanes, which, count, drawn);
+    accept_units<Wide>(how, lanes, 0, how.size, (1u << kTreeLanes) - 1, drawn);
 }
 
 // Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out. Size: the fanout where it is known to the
@@ -340,9 +340,9 @@ SPSAMPLE_LOOP void draw_row_loop(
 }
 
 // Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
-template <bool Wide, class Units, class Row>
+template <bool Wide, class Units, int Count>
 SPSAMPLE_LOOP void draw_on_loop(
-    const TreeDraw& how, const Row& row, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
+    const TreeDraw& how, const Levels<Count>& levels, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
     const uint32_t* const positions = &lanes.positions[0][lane];
     kernel::Distinct distinct(&lanes.positions[0][lane]);
     for (int draw = 0; draw < how.size; ++draw) distinct.add_known(positions[draw * kTreeLanes], repeated[draw] >> lane & 1);
@@ -351,8 +351,8 @@ SPSAMPLE_LOOP void draw_on_loop(
         if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
         uint32_t unit = drawn.units[next][lane];
         if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next, 1);
-        const uint32_t position = find_loop(row, unit);
-        if (Wide && is_undecided(row, position, unit)) break;
+        const uint32_t position = find_loop(levels, kernel::bound(&unit));
+        if (Wide && levels.level[0][position] == unit) break;
         distinct.add(position);
     }
     lanes.found[lane] = distinct.count;
@@ -363,7 +363,7 @@ SPSAMPLE_LOOP void draw_on_loop(
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes) {
     uint32_t repeated[kMostTreeDraws];
-    for (uint32_t rest = kernel::repeats(lanes, how.size, repeated); rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = kernel::repeats(lanes.positions, 0, how.size, repeated); rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
         if (lane >= lanes.count) return;
         if (lanes.found[lane] == 0) continue;  // undecided

@@ -143,33 +143,33 @@ void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, Weight
 
 // --- ranks ------------------------------------------------------------------------------------------------------------------
 
-int64_t num_ranked_words(int64_t num_entries) { return num_entries / kWordEntries + 1; }
-
-const RankedWord* ranked_words(const In<uint32_t>& ranks, int64_t num_entries) {
-    require(static_cast<int64_t>(ranks.size()) == 2 * num_ranked_words(num_entries), "ranks", "must be those of the matrix");
-    return reinterpret_cast<const RankedWord*>(ranks.data());
+EntryRanks ranks_of(const In<uint32_t>& ranks, int64_t num_entries) {
+    const int64_t count = EntryRanks::num_words(num_entries);
+    require(static_cast<int64_t>(ranks.size()) == 2 * count, "ranks", "must be those of the matrix");
+    return {ranks.data(), ranks.data() + count};
 }
 
 // Bits of the entries' columns first, with ranks within each chunk; then the ranks.
 template <class Index>
-void fill_ranks(const Index* columns, int64_t num_entries, const ColumnScale<Index>& set, RankedWord* words) {
+void fill_ranks(const Index* columns, int64_t num_entries, const ColumnScale<Index>& set, uint32_t* bits_of, uint32_t* ranks) {
     constexpr int64_t kChunk = 1 << 12;  // words
-    const int64_t count = num_ranked_words(num_entries);
+    const int64_t count = EntryRanks::num_words(num_entries);
     std::vector<uint32_t> before(static_cast<size_t>((count - 1) / kChunk + 2));
     parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
         uint32_t rank = 0;
         for (int64_t w = begin; w < end; ++w) {
-            const int64_t first = w * kWordEntries, number = std::min(kWordEntries, num_entries - first);
+            const int64_t first = w * kWordEntries, number = std::clamp<int64_t>(num_entries - first, 0, kWordEntries);
             uint32_t bits = 0;
             for (int64_t e = 0; e < number; ++e) bits |= uint32_t(set.has(columns[first + e])) << e;
-            words[w] = {bits, rank};
-            rank += static_cast<uint32_t>(__builtin_popcount(bits));
+            bits_of[w] = bits;
+            ranks[w] = rank;
+            rank += count_bits(bits);
         }
         before[static_cast<size_t>(begin / kChunk + 1)] = rank;
     });
     for (size_t chunk = 1; chunk < before.size(); ++chunk) before[chunk] += before[chunk - 1];
     parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
-        for (int64_t w = begin; w < end; ++w) words[w].rank += before[static_cast<size_t>(begin / kChunk)];
+        for (int64_t w = begin; w < end; ++w) ranks[w] += before[static_cast<size_t>(begin / kChunk)];
     });
 }
 
@@ -242,18 +242,19 @@ nb::tuple sample_rows_scaled_pattern(
     if (!ranks || !is_positive(scaled)) return scaled_rows<Index, float>(A, nullptr, selector, how, positions, scale);
     const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
     const DrawArguments draw = draw_arguments(how);
-    const RankedRows rows(ranked_words(*ranks, A.num_entries), scaled);
+    const RankedRows rows(ranks_of(*ranks, A.num_entries), scaled);
     return run<Index>([&] { return sampled_rows<Index>({A, Q, draw, &rows}, positions, make_stacked_room<Index>); });
 }
 
-// 2 (num_entries / 32 + 1) numbers: the RankedWords of A's entries. O(entries).
+// num_entries / 32 + 16 words of bits of A's entries, and as many ranks. O(entries).
 template <class Index>
 nb::object entry_ranks(const In<Index>& indices, const In<uint64_t>& members) {
     const int64_t num_entries = static_cast<int64_t>(indices.size());
-    Buffer<uint32_t> ranks(2 * num_ranked_words(num_entries));
+    const int64_t count = EntryRanks::num_words(num_entries);
+    Buffer<uint32_t> ranks(2 * count);
     {
         nb::gil_scoped_release release;
-        fill_ranks(indices.data(), num_entries, column_scale<Index>(members, 1), reinterpret_cast<RankedWord*>(ranks.data()));
+        fill_ranks(indices.data(), num_entries, column_scale<Index>(members, 1), ranks.data(), ranks.data() + count);
     }
     return to_numpy(std::move(ranks));
 }

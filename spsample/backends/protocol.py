@@ -393,9 +393,9 @@ class Backend(Protocol):
     def entry_ranks(self, A: Matrix, scale: ColumnScale) -> PerGraph[NDArray[np.uint32] | None]:
         """What spares `sample_rows_scaled` a pass over each row, where every entry is 1; None where nothing does.
 
-        Two numbers for each 32 entries of A, with one group more behind the last whole one: bit e % 32 of number
-        2 (e // 32) says whether the column of entry e is scaled; the number behind it how many of the entries before
-        the group are, mod 2^32. Rows of A must have fewer than 2^31 entries.
+        Two halves of entries // 32 + 16 numbers: bit e % 32 of number e // 32 of the first says whether the column of
+        entry e is scaled; number i of the second how many of the first 32 i entries are, mod 2^32. Rows of A must have
+        fewer than 2^31 entries.
         """
         ...
 

@@ -79,13 +79,13 @@ def sample_rows_scaled(
 
 
 def entry_ranks(A: Matrix, scale: ColumnScale) -> NDArray[np.uint32]:
-    """Bits of the entries, 32 in a number, and how many of those before them are set."""
-    groups = len(A.indices) // 32 + 1
+    """Bits of the entries, 32 in a number, and how many of those before each number are set."""
+    groups = len(A.indices) // 32 + 16
     is_scaled = np.zeros(32 * groups, np.bool_)
     is_scaled[: len(A.indices)] = scale.has(A.indices)
     before = np.cumsum(is_scaled, dtype=np.uint32)[::32] - is_scaled[::32]
     bits = np.packbits(is_scaled, bitorder="little").view("<u4")
-    return np.stack([bits, before], axis=1).astype(np.uint32).ravel()
+    return np.concatenate([bits, before]).astype(np.uint32)
 
 
 def take_rows(A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
