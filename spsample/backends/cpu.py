@@ -23,6 +23,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    Expansion,
     ExtractedLayer,
     FloatArray,
     GatheredRows,
@@ -281,6 +282,17 @@ class CpuBackend(OnHost):
         return weights
 
     own_weights = staticmethod(values.own_weights)
+
+    def expansion_values(
+        self, Q: StackedSelector, rows: StackedRows, sources: Compaction, own: FloatArray | None, how: Expansion
+    ) -> FloatArray:
+        """Weights of a sum over the rows of A, from a draw by the rows of A D."""
+        scale, totals, by_own, replace = how
+        of_scale = (scale.members, float(scale.factor), bool(replace))
+        values: FloatArray = _core.expansion_values(
+            Q, rows, sources, sources.src, totals.ravel(), own, bool(by_own), *of_scale
+        )
+        return values
 
     def entry_values(
         self,

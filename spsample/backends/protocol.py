@@ -24,7 +24,8 @@ column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `
 compaction    `compact`                                                                        4
 extraction    `extract`, `extract_unbiased`                                                    4, 6
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
-              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
+              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`,
+              `expansion_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`, `coordinates`
 routing       `route_rows`, `gather_rows`
 spgemm        `spgemm`, `select_rows`
@@ -147,6 +148,19 @@ class ColumnScale(NamedTuple):
         found = words[np.minimum(columns >> 6, len(self.members))]
         is_member: NDArray[np.bool_] = found >> (columns & 63).astype(np.uint64) & np.uint64(1) != 0
         return is_member
+
+
+class Expansion(NamedTuple):
+    """How rows were drawn from A D, for weights that make sums over them unbiased estimates of those over rows of A.
+
+    `totals` (n, 2) float64 are the sums of each vertex's row in A, over its entries outside of the set and in it: of
+    their weights where rows were drawn by these (`by_own`), else of 1 for each.
+    """
+
+    scale: ColumnScale
+    totals: PerGraph[NDArray[np.float64]]
+    by_own: bool
+    replace: bool
 
 
 class QuantisationRule(NamedTuple):
@@ -575,6 +589,15 @@ class Backend(Protocol):
 
     def own_weights(self, A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
         """A_iv of drawn entries: the weights at `rows.positions`, or `1/d` in float32 where A is row-normalised."""
+        ...
+
+    def expansion_values(
+        self, Q: StackedSelector, rows: StackedRows, sources: Compaction, own: FloatArray | None, how: Expansion
+    ) -> FloatArray:
+        """Values of `Biased` with importance weights (law, section 6): of a sum over the whole row of A.
+
+        `sources` is what `compact` made of the rows, `own` the weights of their entries, or None: float32 then.
+        """
         ...
 
     def entry_values(

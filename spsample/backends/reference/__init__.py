@@ -65,6 +65,7 @@ class ReferenceBackend(OnHost):
     extract_unbiased = extract_unbiased_by_parts
     extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))
     own_weights = staticmethod(values.own_weights)
+    expansion_values = staticmethod(values.expansion_values)
     des_raj_weights = staticmethod(_as_ieee(values.des_raj_weights))
     replacement_weights = staticmethod(_as_ieee(values.replacement_weights))
     reference_weights = staticmethod(_as_ieee(values.reference_weights))
