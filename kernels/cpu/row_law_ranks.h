@@ -74,8 +74,8 @@ public:
     RankedRows(const EntryRanks& entries, float scaled) : entries_(entries) {
         for (int log2 = 0; log2 < kMostLog2; ++log2) {
             rules_[kNone][log2] = rule(1.0f, 1.0f, log2);
-            rules_[kAll][log2] = rule(scaled, scaled, log2);
             rules_[kSome][log2] = rule(scaled, 1.0f, log2);
+            rules_[kAll][log2] = rule(scaled, scaled, log2);
         }
     }
 
@@ -83,8 +83,8 @@ public:
 
     // Of the row rule (docs/law.md, section 2), which only the weights that a row has and the number of its entries decide.
     const RankedRule& rule(int64_t degree, uint32_t inside) const {
-        const Kind kind = inside == 0 ? kNone : inside == degree ? kAll : kSome;
-        return rules_[kind][ceil_log2(static_cast<uint64_t>(degree))];
+        const int kind = (inside > 0 ? 1 : 0) + (inside == degree ? 1 : 0);  // no branches: rows are of all kinds
+        return rules_[kind][degree > 1 ? 32 - __builtin_clz(static_cast<uint32_t>(degree - 1)) : 0];
     }
 
     RankedRow row(int64_t begin, int64_t degree) const {
@@ -92,7 +92,7 @@ public:
     }
 
 private:
-    enum Kind { kNone, kAll, kSome };
+    enum Kind { kNone, kSome, kAll };
     static constexpr int kMostLog2 = 32;  // ranks are mod 2^32: of rows of fewer than 2^31 entries
 
     static RankedRule rule(float inside, float outside, int log2) {

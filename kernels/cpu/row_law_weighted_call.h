@@ -118,7 +118,7 @@ private:
         const DrawArguments& draw = call_.draw;
         const int64_t degree = call_.A.degree(vertex);
         if (!exact_ && degree > draw.size) return drawn_count(degree, draw.size, draw.replace);
-        if (!call_.data) return drawn_count(degree, draw.size, draw.replace);
+        if (!call_.data && is_positive(call_.scale.product(Real(1)))) return drawn_count(degree, draw.size, draw.replace);
         return drawn_count(positive(vertex, degree, draw.replace ? 1 : draw.size), draw.size, draw.replace);
     }
 

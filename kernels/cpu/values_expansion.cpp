@@ -12,6 +12,16 @@ namespace {
 // Sums of weights of entries in the set, and of others: apart, so that a large factor hides nothing.
 struct Sums {
     double outside = 0, inside = 0;
+
+    void operator+=(const Sums& other) {
+        outside += other.outside;
+        inside += other.inside;
+    }
+    // A weight as a sum. No branch: it would be taken as often as not.
+    static Sums of(double weight, bool is_inside) {
+        const double inside = weight * static_cast<double>(is_inside);
+        return {weight - inside, inside};
+    }
 };
 
 template <class Index>
@@ -23,11 +33,7 @@ struct Expansions {
     template <class Weight>
     bool are_all(const Index* src, const Index* local, int64_t count, const Sums& total, Weight&& weight) const {
         Sums sum;
-        for (int64_t j = 0; j < count; ++j) {
-            const bool inside = scale.has(src[local[j]]);
-            sum.outside += inside ? 0 : weight(j);
-            sum.inside += inside ? weight(j) : 0;
-        }
+        for (int64_t j = 0; j < count; ++j) sum += Sums::of(weight(j), scale.has(src[local[j]]));
         return total.outside - sum.outside <= total.outside * 1e-12 && total.inside - sum.inside <= total.inside * 1e-12;
     }
 
@@ -42,19 +48,19 @@ struct Expansions {
         for (int64_t j = 0; j < count; ++j) positive += weight(j) != 0;
         const double s = static_cast<double>(std::max<int64_t>(positive, 1));
         const double whole = total.outside + total.inside * scale.factor;
+        const double factors[] = {1.0, scale.factor};
         Sums sum;
         for (int64_t j = 0; j < count; ++j) {
-            const bool inside = scale.has(src[local[j]]);
-            const double own = weight(j), scaled = inside ? own * scale.factor : own;
+            const bool is_inside = scale.has(src[local[j]]);
+            const double scaled = weight(j) * factors[is_inside];
             if (replace) {
                 put(j, whole / (s * scaled));
                 continue;
             }
-            const double of_outside = inside ? 0 : own, of_inside = inside ? own : 0;
-            sum.outside += of_outside;
-            sum.inside += of_inside;
-            const double outside = std::max(total.outside - sum.outside + of_outside, 0.0);
-            const double rest = outside + std::max(total.inside - sum.inside + of_inside, 0.0) * scale.factor;
+            const Sums entry = Sums::of(weight(j), is_inside);
+            sum += entry;
+            const double outside = std::max(total.outside - sum.outside + entry.outside, 0.0);
+            const double rest = outside + std::max(total.inside - sum.inside + entry.inside, 0.0) * scale.factor;
             put(j, (rest / scaled + (s - 1 - static_cast<double>(j))) / s);
         }
     }

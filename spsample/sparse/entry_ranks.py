@@ -10,7 +10,7 @@ from spsample.backends import Backend, ColumnScale, Matrix
 
 
 class EntryRanks:
-    """What a backend draws from A D by, where every entry of A is 1, without a pass over each row: 1 byte for 4 entries.
+    """By them a backend draws from A D without a pass over each row, where every entry of A is 1: a byte for 4 entries.
 
     To make it takes a pass over A. So it is made once as many rows were drawn from as A has, and kept.
 

@@ -55,9 +55,7 @@ def expansion_values(
     return values.astype(np.float32 if own is None else own.dtype)
 
 
-def _des_raj(
-    weights: Float64Array, in_set: NDArray[np.bool_], totals: Float64Array, factor: float
-) -> Float64Array:
+def _des_raj(weights: Float64Array, in_set: NDArray[np.bool_], totals: Float64Array, factor: float) -> Float64Array:
     """(rows, draws): of the r-th of s entries drawn without replacement (R_r / w_r + s - r) / s; 1 where all were.
 
     R_r is what the row weighs without those that were drawn before. What is in the set and what is not are added up
