@@ -132,7 +132,7 @@ class CpuBackend(OnHost):
         return StackedRows(Q.batch_ptr, *drawn)
 
     def entry_ranks(self, A: Matrix, scale: ColumnScale) -> NDArray[np.uint32]:
-        """Whether the column of each entry is scaled, 32 in a number, and how many of those before them are."""
+        """A bit for each entry, 32 in a number, and how many of those before each number are set."""
         ranks: NDArray[np.uint32] = _core.entry_ranks(A.indices, scale.members)
         return ranks
 

@@ -151,7 +151,7 @@ class ColumnScale(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """How rows were drawn from A D, for weights that make sums over them unbiased estimates of those over rows of A.
+    """The way rows were drawn from A D, for weights that make sums over them unbiased estimates of those over rows of A.
 
     `totals` (n, 2) float64 are the sums of each vertex's row in A, over its entries outside of the set and in it: of
     their weights where rows were drawn by these (`by_own`), else of 1 for each.
@@ -405,7 +405,7 @@ class Backend(Protocol):
         ...
 
     def entry_ranks(self, A: Matrix, scale: ColumnScale) -> PerGraph[NDArray[np.uint32] | None]:
-        """What spares `sample_rows_scaled` a pass over each row, where every entry is 1; None where nothing does.
+        """Ranks that spare `sample_rows_scaled` a pass over each row, where every entry is 1; None where it has no use.
 
         Two halves of entries // 32 + 16 numbers: bit e % 32 of number e // 32 of the first says whether the column of
         entry e is scaled; number i of the second how many of the first 32 i entries are, mod 2^32. Rows of A must have

@@ -1,4 +1,4 @@
-"""How many entries before each one of A are in the set of columns that D scales."""
+"""Ranks of A's entries among those in the set of columns that D scales."""
 
 from __future__ import annotations
 

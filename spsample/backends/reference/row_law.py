@@ -79,7 +79,7 @@ def sample_rows_scaled(
 
 
 def entry_ranks(A: Matrix, scale: ColumnScale) -> NDArray[np.uint32]:
-    """Bits of the entries, 32 in a number, and how many of those before each number are set."""
+    """A bit for each entry, 32 in a number, and how many of those before each number are set."""
     groups = len(A.indices) // 32 + 16
     is_scaled = np.zeros(32 * groups, np.bool_)
     is_scaled[: len(A.indices)] = scale.has(A.indices)
