@@ -136,6 +136,16 @@ class ColumnScale(NamedTuple):
         bits = np.unpackbits(self.members.view(np.uint8), count=num_columns, bitorder="little")
         return np.where(bits, self.factor, 1.0)
 
+    def is_of_set(self, other: ColumnScale) -> bool:
+        """Return whether both scale the same columns, by any factor.
+
+        Examples
+        --------
+        >>> ColumnScale(np.array([1], np.uint64), 4.0).is_of_set(ColumnScale(np.array([1], np.uint64), 2.0))
+        True
+        """
+        return self.members is other.members or np.array_equal(self.members, other.members)
+
     def has(self, columns: IntArray) -> NDArray[np.bool_]:
         """Return whether each of these columns is in the set; the shape is theirs.
 
@@ -153,7 +163,7 @@ class ColumnScale(NamedTuple):
 class Expansion(NamedTuple):
     """The way rows were drawn from A D, for weights that make sums over them unbiased estimates of those over rows of A.
 
-    `totals` (n, 2) float64 are the sums of each vertex's row in A, over its entries outside of the set and in it: of
+    `totals` (n, 2) float64 are sums of each vertex's row in A, over its entries outside of the set and in it: of
     their weights where rows were drawn by these (`by_own`), else of 1 for each.
     """
 

@@ -241,16 +241,16 @@ class KeptArrays:
         self._ranks: EntryRanks | None = None
 
     def row_totals(self, scale: ColumnScale) -> RowTotals:
-        """Those of the scale that was asked for last."""
+        """Those of the set that was asked for last."""
         known = self._totals
-        if known is None or known.scale is not scale:
+        if known is None or not scale.is_of_set(known.scale):
             known = self._totals = RowTotals(self.matrix, scale)
         return known
 
     def entry_ranks(self, scale: ColumnScale, rows: int) -> Any:
-        """Those of the scale that was asked for last, once they are worth it; now `rows` are drawn from."""
+        """Those of the set that was asked for last, once they are worth it; now `rows` are drawn from."""
         known = self._ranks
-        if known is None or known.scale is not scale:
+        if known is None or not scale.is_of_set(known.scale):
             known = self._ranks = EntryRanks(self.matrix, scale, self.backend)
         return known.after(rows)
 
