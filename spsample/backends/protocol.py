@@ -161,7 +161,7 @@ class ColumnScale(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """The way rows were drawn from A D, for weights that make sums over them unbiased estimates of those over rows of A.
+    """The way rows were drawn from A D, for weights that make sums over them unbiased estimates for rows of A.
 
     `totals` (n, 2) float64 are sums of each vertex's row in A, over its entries outside of the set and in it: of
     their weights where rows were drawn by these (`by_own`), else of 1 for each.
