@@ -33,10 +33,10 @@ struct WeightedCall {
         if (room.size() < static_cast<size_t>(degree)) room.resize(static_cast<size_t>(degree));
         const Index* columns = A.indices + begin;
         if (data) {
-            for (int64_t e = 0; e < degree; ++e) room[e] = scale.scaled(data[begin + e], columns[e]);
+            scale.scale_all(data + begin, columns, degree, room.data());
         } else {
-            const Real scaled = scale.product(Real(1));
-            for (int64_t e = 0; e < degree; ++e) room[e] = scale.has(columns[e]) ? scaled : Real(1);
+            const Real of_kind[] = {Real(1), scale.product(Real(1))};
+            for (int64_t e = 0; e < degree; ++e) room[e] = of_kind[scale.has(columns[e])];
         }
         return room.data();
     }
