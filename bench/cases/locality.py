@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import spsample as sp
+from spsample.comm import Communicator
 from spsample.features import draw_shift
 
-from ..case import Case, Figures, Plot, Side, Work
+from ..case import Case, Figures, Plot, Side, Value, Work
 from ..inputs import Inputs
-from ..ours import sampler_of
-from ..traced import Run, dataset_of, hottest, scores_of
+from ..ours import comm_of, sampler_of
+from ..traced import dataset_of
+
+if TYPE_CHECKING:
+    from spsample.training import Trainer
 
 
 def train(inputs: Inputs) -> Work:
     """With a share of the rows cached, those of the highest posterior, which draws prefer by the factor."""
-    from ..trained import trained
-
-    data, run = dataset_of(inputs), Run.of(inputs)
-    cached = hottest(scores_of(run, "posterior")[0], int(inputs["share"] * data.graph.num_nodes))
-    sampler = sp.Biased(sampler_of(inputs), cached, inputs["factor"], importance_weights=bool(inputs["weights"]))
-    shift = draw_shift(data.graph, data.train_idx, sampler, inputs["batch_size"], epochs=2)
-    fetched = {"fetched": shift.biased_rows, "fetched_over_plain": shift.biased_rows / max(shift.rows, 1)}
+    plain = tuple((name, value) for name, value in inputs.values.items() if name not in ("factor", "weights"))
+    fetched = _fetched(inputs.store, plain, inputs.comm)
 
     def work() -> Figures:
-        figures = trained(inputs, data, sampler, pipeline="sync")
-        figures.pop("stalest")
-        return {**figures, **fetched, "total_variation": shift.total_variation}
+        figures = _run(inputs, biased=inputs["factor"], importance_weights=bool(inputs["weights"]))
+        return {**figures, "misses_over_plain": figures["fetched"] / max(fetched, 1)}
 
     return work
+
+
+@lru_cache(maxsize=8)
+def _fetched(store: Path, values: tuple[tuple[str, Value], ...], comm: Communicator | None) -> float:
+    """Rows of a batch that a run without a preference fetches."""
+    return _run(Inputs(store, dict(values), comm))["fetched"]
+
+
+def _run(inputs: Inputs, **preference: float | bool) -> Figures:
+    from ..trained import cache_bytes, trained
+
+    data = dataset_of(inputs)
+
+    def look(trainer: Trainer) -> Figures:
+        found = {"fetched": trainer.cache_counts.misses / trainer.progress.step}
+        if preference:
+            shift = draw_shift(data.graph, data.train_idx, trainer.sampler, inputs["batch_size"], epochs=2)
+            found["total_variation"] = shift.total_variation
+        return found
+
+    shared = replace(data, graph=sp.ReplicatedGraph(data.graph, comm_of(inputs)))
+    how = {"pipeline": "sync", "cache_budget": cache_bytes(inputs, data), **preference}
+    return trained(inputs, shared, sampler_of(inputs), look=look, **how)
 
 
 CASE = Case(
@@ -49,8 +75,9 @@ CASE = Case(
         Side("preferred, with importance weights", train, {"weights": 1}),
     ),
     plots=(
-        Plot("fetched", x="factor", kind="line", title="rows of a batch that are fetched"),
+        Plot("misses_over_plain", x="factor", kind="line", title="rows that are fetched, over those of plain sampling"),
         Plot("accuracy", x="factor", kind="line", facet="random_seed", title="accuracy"),
         Plot("ms", x="factor", kind="line", title="ms of an epoch"),
     ),
+    ranks=True,
 )
