@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def train(inputs: Inputs) -> Work:
     """With a share of the rows cached, those of the highest posterior, which draws prefer by the factor."""
-    plain = tuple((name, value) for name, value in inputs.values.items() if name not in ("factor", "weights"))
-    fetched = _fetched(inputs.store, plain, inputs.comm)
+    plain = {**inputs.values, "factor": 1.0, "weights": 0}
+    fetched = _fetched(inputs.store, tuple(plain.items()), inputs.comm)
 
     def work() -> Figures:
-        figures = _run(inputs, biased=inputs["factor"], importance_weights=bool(inputs["weights"]))
+        figures = _run(inputs)
         return {**figures, "misses_over_plain": figures["fetched"] / max(fetched, 1)}
 
     return work
@@ -34,24 +34,23 @@ def train(inputs: Inputs) -> Work:
 
 @lru_cache(maxsize=8)
 def _fetched(store: Path, values: tuple[tuple[str, Value], ...], comm: Communicator | None) -> float:
-    """Rows of a batch that a run without a preference fetches."""
+    """Rows of a batch that a run fetches; kept, as cells that differ by their factor ask for the same."""
     return _run(Inputs(store, dict(values), comm))["fetched"]
 
 
-def _run(inputs: Inputs, **preference: float | bool) -> Figures:
+def _run(inputs: Inputs) -> Figures:
     from ..trained import cache_bytes, trained
 
     data = dataset_of(inputs)
 
     def look(trainer: Trainer) -> Figures:
-        found = {"fetched": trainer.cache_counts.misses / trainer.progress.step}
-        if preference:
-            shift = draw_shift(data.graph, data.train_idx, trainer.sampler, inputs["batch_size"], epochs=2)
-            found["total_variation"] = shift.total_variation
-        return found
+        shift = draw_shift(data.graph, data.train_idx, trainer.sampler, inputs["batch_size"], epochs=2)
+        fetched = trainer.cache_counts.misses / trainer.progress.step
+        return {"fetched": fetched, "total_variation": shift.total_variation}
 
     shared = replace(data, graph=sp.ReplicatedGraph(data.graph, comm_of(inputs)))
-    how = {"pipeline": "sync", "cache_budget": cache_bytes(inputs, data), **preference}
+    how = {"biased": inputs["factor"], "importance_weights": bool(inputs["weights"])}
+    how |= {"pipeline": "sync", "cache_budget": cache_bytes(inputs, data)}
     return trained(inputs, shared, sampler_of(inputs), look=look, **how)
 
 
