@@ -25,10 +25,9 @@ PAPER = Paper(
         ),
         Figure(
             title="Training with copies: where rows come from, and what they cost",
-            text="The paper's algorithm gains on caches that all hold the same rows, as peers are nearer than the "
-            "host. "
-            "Costs of the run are those that the plan expects, and all sides have the same loss. "
-            "Time does not follow here: ranks are threads of one process, whose peers are as far as the host.",
+            text="The paper places rows so that few come from the host: peers are nearer. Here costs are those that "
+            "the plan expects, the least with best copies, and all sides have the same loss. Ranks are threads of one "
+            "process, whose peers are as far as the host: no time is won.",
             case="placed",
             parameters={"thread_ranks": (2, 4)},
             quick={"thread_ranks": (2,)},
