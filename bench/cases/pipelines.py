@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import spsample as sp
-from spsample.comm import Communicator, run_threads
+from spsample.comm import Communicator
 
 from ..case import Case, Figures, Plot, Side, Values, Work
 from ..inputs import Inputs
 from ..ours import sampler_of
-from ..ranks import together
 from ..traced import dataset_of
+
+if TYPE_CHECKING:
+    from spsample.training import Trainer
 
 
 def train(inputs: Inputs) -> Work:
     """From the beginning, on the ranks of the launcher, or on threads of one process as ranks."""
-    from ..trained import trained
+    from ..trained import on_ranks, trained
 
     data, config = dataset_of(inputs), {"pipeline": inputs["pipeline"]}
     if inputs["pipeline"] == "factored":
         config |= {"sampler_ranks": inputs["sampler_ranks"], "switches": bool(inputs.get("switches", True))}
         config |= {"staleness": inputs["staleness"]} if inputs.get("asynchronous") else {}
 
+    def stalest(trainer: Trainer) -> Figures:
+        return {"stalest": getattr(trainer.pipeline, "largest_staleness", None) or 0}
+
     def on_rank(comm: Communicator) -> Figures:
         shared = replace(data, graph=sp.ReplicatedGraph(data.graph, comm))
-        return trained(inputs, shared, sampler_of(inputs), **config)
+        return trained(inputs, shared, sampler_of(inputs), look=stalest, **config)
 
-    def on_threads() -> Figures:
-        ranks = run_threads(inputs["thread_ranks"], on_rank, timeout=3600.0)
-        done = together([{"seconds": one["seconds"], "cpu_seconds": 0.0, "figures": one} for one in ranks])
-        return {**done["figures"], "seconds": done["seconds"]}
-
-    return on_threads if inputs.comm is None else lambda: on_rank(inputs.comm)
+    return on_ranks(inputs, on_rank)
 
 
 def is_cell(cell: Values) -> bool:

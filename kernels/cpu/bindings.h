@@ -271,6 +271,7 @@ void bind_compaction(nb::module_& m);
 void bind_extraction(nb::module_& m);
 void bind_extraction_unbiased(nb::module_& m);
 void bind_values(nb::module_& m);
+void bind_values_expansion(nb::module_& m);
 void bind_values_sources(nb::module_& m);
 void bind_values_unbiased(nb::module_& m);
 void bind_stacking(nb::module_& m);

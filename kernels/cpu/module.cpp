@@ -96,6 +96,7 @@ NB_MODULE(_core, m) {
     spsample::bind_extraction(m);
     spsample::bind_extraction_unbiased(m);
     spsample::bind_values(m);
+    spsample::bind_values_expansion(m);
     spsample::bind_values_sources(m);
     spsample::bind_values_unbiased(m);
     spsample::bind_stacking(m);

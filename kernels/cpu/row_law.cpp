@@ -17,7 +17,7 @@
 
 #include "row_law_lane_drawer.h"
 #include "row_law_pieces.h"
-#include "row_law_uniform.h"
+#include "row_law_scale.h"
 #include "second_level.h"
 
 namespace spsample {
@@ -245,42 +245,37 @@ void draw_by_ranges(
 }
 
 template <class Index>
-void draw_pieces(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const Piece* begin, const Piece* end,
-    RowsResult<Index>& result) {
-    Drawer<Index, Distance::kFar> drawer(A, Q, draw, true, result);
+void draw_pieces(const RowsCall<Index>& call, const Piece* begin, const Piece* end, RowsResult<Index>& result) {
+    Drawer<Index, Distance::kFar> drawer(call, true, result);
     for (const Piece* piece = begin; piece < end; ++piece) drawer.draw(*piece, piece->begin, piece->end, piece->offset);
     drawer.flush();
 }
 
 template <class Index>
-void draw_in_order(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
-    RowsResult<Index>& result) {
-    const int64_t chunk = pieces_at_a_time(Q, pieces);
+void draw_in_order(const RowsCall<Index>& call, const std::vector<Piece>& pieces, RowsResult<Index>& result) {
+    const int64_t chunk = pieces_at_a_time(call.Q, pieces);
     parallel_chunks(static_cast<int64_t>(pieces.size()), chunk, [&](int64_t begin, int64_t end) {
-        draw_pieces(A, Q, draw, pieces.data() + begin, pieces.data() + end, result);
+        draw_pieces(call, pieces.data() + begin, pieces.data() + end, result);
     });
 }
 
 // Near or far ranges, segments dealt out to threads one after the other; then what is in no segment.
 template <Distance distance, class Index>
 void draw_in_bulk_order(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
-    const Segments& segments, RowsResult<Index>& result) {
+    const RowsCall<Index>& call, const std::vector<Piece>& pieces, const Segments& segments, RowsResult<Index>& result) {
     const PiecesBySegment sorted(pieces, segments.count());
     const int64_t bytes = distance == Distance::kNear ? near_range() : kFarRange;
     const int64_t num_unordered = static_cast<int64_t>(sorted.unordered.size());
-    const bool asks = distance == Distance::kFar || Q.num_rows < A.num_rows / kRowsPerPointerRead;
+    const bool asks = distance == Distance::kFar || call.Q.num_rows < call.A.num_rows / kRowsPerPointerRead;
     parallel_chunks(segments.count() + num_unordered, 1, [&](int64_t task, int64_t) {
         if (task >= segments.count()) {
             const Piece* piece = &pieces[static_cast<size_t>(sorted.unordered[static_cast<size_t>(task - segments.count())])];
-            return draw_pieces(A, Q, draw, piece, piece + 1, result);
+            return draw_pieces(call, piece, piece + 1, result);
         }
         const size_t s = static_cast<size_t>(task);
-        const Ranges<Index> ranges(A, segments.bounds[s], segments.bounds[s + 1], bytes);
-        Drawer<Index, distance> drawer(A, Q, draw, asks, result);
-        draw_by_ranges(Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
+        const Ranges<Index> ranges(call.A, segments.bounds[s], segments.bounds[s + 1], bytes);
+        Drawer<Index, distance> drawer(call, asks, result);
+        draw_by_ranges(call.Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
         drawer.flush();
     });
 }
@@ -289,19 +284,22 @@ void draw_in_bulk_order(
 
 // Any size and degree.
 template <class Index>
-RowsResult<Index> uniform_by_rows(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
-    const auto count_of = [&](int64_t row) { return drawn_count(A.degree(row), draw.size, draw.replace); };
-    RowsResult<Index> result = laid_out(A, Q, positions, count_of, make_room);
-    fill_rows(A, Q, result, [&](DrawScratch& scratch, int64_t row, int64_t batch_id, int64_t* out) {
+RowsResult<Index> rows_one_by_one(const RowsCall<Index>& call, bool positions, const MakeRoom<Index>& make_room) {
+    const auto count_of = [&call](int64_t row) { return drawn_count(call.A.degree(row), call.draw.size, call.draw.replace); };
+    RowsResult<Index> result = laid_out(call.A, call.Q, positions, count_of, make_room);
+    fill_rows(call.A, call.Q, result, [&call](DrawScratch& scratch, int64_t row, int64_t batch_id, int64_t* out) {
+        const auto& [A, Q, draw, ranked] = call;
         const int64_t begin = A.begin(row), degree = A.degree(row);
         const int64_t count = drawn_count(degree, draw.size, draw.replace);
         if (!draw.replace && count == degree) {
             for (int64_t e = 0; e < count; ++e) out[e] = begin + e;
             return;
         }
-        DrawStream draws(draw.key, static_cast<uint64_t>(A.vertex(row)), draw.hop, batch_id, static_cast<uint64_t>(degree));
-        if (draw.replace) {
+        const uint64_t total = ranked ? ranked->row(begin, degree).total() : static_cast<uint64_t>(degree);
+        DrawStream draws(draw.key, static_cast<uint64_t>(A.vertex(row)), draw.hop, batch_id, total);
+        if (ranked) {
+            draw_ranked_row(ranked->row(begin, degree), count, draw.replace, draws, scratch, out);
+        } else if (draw.replace) {
             uniform_repeated(degree, count, draws, out);
         } else {
             Chosen chosen = scratch.chosen(count, out);
@@ -313,21 +311,21 @@ RowsResult<Index> uniform_by_rows(
 }
 
 template <class Index>
-RowsResult<Index> uniform_rows(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
+RowsResult<Index> rows_in_lanes(const RowsCall<Index>& call, bool positions, const MakeRoom<Index>& make_room) {
+    const auto& [A, Q, draw, ranked] = call;
     if (draw.size == 0 || draw.size > kMostVectorDraws) {
         require_vertices(all_below(Q.vertices, Q.num_rows, A.num_rows));
-        return uniform_by_rows(A, Q, draw, positions, make_room);
+        return rows_one_by_one(call, positions, make_room);
     }
     const Order order = best_order(A, Q, draw.size);
     const Segments segments = segments_for(order, A, Q);
     std::vector<Piece> pieces = Cutter<Index>(Q, segments).pieces();
-    if (!count_pieces(A, Q, draw, pieces)) return uniform_by_rows(A, Q, draw, positions, make_room);
+    if (!count_pieces(A, Q, draw, pieces)) return rows_one_by_one(call, positions, make_room);
     RowsResult<Index> result = placed(Q, positions, make_room, pieces);
     switch (order) {
-        case Order::kPieces: draw_in_order(A, Q, draw, pieces, result); break;
-        case Order::kFarRanges: draw_in_bulk_order<Distance::kFar>(A, Q, draw, pieces, segments, result); break;
-        case Order::kNearRanges: draw_in_bulk_order<Distance::kNear>(A, Q, draw, pieces, segments, result); break;
+        case Order::kPieces: draw_in_order(call, pieces, result); break;
+        case Order::kFarRanges: draw_in_bulk_order<Distance::kFar>(call, pieces, segments, result); break;
+        case Order::kNearRanges: draw_in_bulk_order<Distance::kNear>(call, pieces, segments, result); break;
     }
     return result;
 }
@@ -335,16 +333,14 @@ RowsResult<Index> uniform_rows(
 }  // namespace
 
 template <class Index>
-RowsResult<Index> sampled_uniformly(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions, const MakeRoom<Index>& make_room) {
-    const ThreadsFor threads(checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(draw.size, kMostVectorDraws)));
-    return uniform_rows(A, Q, draw, positions, make_room);
+RowsResult<Index> sampled_rows(const RowsCall<Index>& call, bool positions, const MakeRoom<Index>& make_room) {
+    const int64_t size = std::min<int64_t>(call.draw.size, kMostVectorDraws);
+    const ThreadsFor threads(checked_product(call.Q.num_rows, kRowWork + kDrawWork * size));
+    return rows_in_lanes(call, positions, make_room);
 }
 
-template RowsResult<int32_t> sampled_uniformly(
-    const CsrView<int32_t>&, const SelectorView<int32_t>&, const DrawArguments&, bool, const MakeRoom<int32_t>&);
-template RowsResult<int64_t> sampled_uniformly(
-    const CsrView<int64_t>&, const SelectorView<int64_t>&, const DrawArguments&, bool, const MakeRoom<int64_t>&);
+template RowsResult<int32_t> sampled_rows(const RowsCall<int32_t>&, bool, const MakeRoom<int32_t>&);
+template RowsResult<int64_t> sampled_rows(const RowsCall<int64_t>&, bool, const MakeRoom<int64_t>&);
 
 // --- binding ----------------------------------------------------------------------------------------------------------------
 
@@ -357,7 +353,7 @@ nb::tuple sample_rows_uniform(
     const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
     const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
     const DrawArguments draw = draw_arguments(how);
-    return run<Index>([&] { return sampled_uniformly<Index>(A, Q, draw, positions, make_stacked_room<Index>); });
+    return run<Index>([&] { return sampled_rows<Index>({A, Q, draw}, positions, make_stacked_room<Index>); });
 }
 
 template <class Index>

@@ -40,7 +40,7 @@ public:
         const int64_t hop = static_cast<int64_t>(rows_.size()), size = fresh_.num_batches + 1;
         const bool is_last = hop + 1 == num_hops_;
         const MakeRoom<Index> make_room = [&](RowsResult<Index>& rows) { is_last ? make_room_beside_others(rows) : make_stacked_room(rows); };
-        RowsResult<Index> rows = sampled_uniformly<Index>(A_, fresh_, how, positions_, make_room);
+        RowsResult<Index> rows = sampled_rows<Index>({A_, fresh_, how}, positions_, make_room);
         const auto begin = [&](int64_t i) { return rows.begin(i); };
         Sources<Index> sources = number_columns_at(known_, rows.entry_ptr.data(), begin, rows.columns.data(), true);
         int64_t* const known_ptr = result_.known_ptr.data() + (hop + 1) * size;

@@ -1,10 +1,14 @@
-// Draws rows of A uniformly, 16 at a time (simd.h), straight into their places in the result.
+// Draws rows of A uniformly (simd.h), or by numerators of two values (row_law_ranked_drawer.h), 16 at a time, straight into their places
+// in the result.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "row_law_pieces.h"
 #include "row_law_fill.h"
+#include "row_law_ranked_drawer.h"
+#include "row_law_uniform.h"
 #include "simd.h"
 #include "spsample/row_law.h"
 
@@ -24,9 +28,12 @@ template <class Index, Distance distance>
 class Drawer {
 public:
     // asks: whether row pointers are asked for a few rows ahead.
-    Drawer(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool asks, RowsResult<Index>& result)
-        : A_(A), Q_(Q), result_(result), asks_(asks), how_(draw.key, draw.hop, static_cast<int>(draw.size), draw.replace),
-          draw_lanes_(instruction_set().draw_lanes) {}
+    Drawer(const RowsCall<Index>& call, bool asks, RowsResult<Index>& result)
+        : A_(call.A), Q_(call.Q), result_(result), asks_(asks),
+          how_(call.draw.key, call.draw.hop, static_cast<int>(call.draw.size), call.draw.replace),
+          draw_lanes_(instruction_set().draw_lanes) {
+        if (call.ranked) ranked_.emplace(*call.ranked, how_);
+    }
 
     // The rows [begin, end) of a piece, whose entries go to `offset` in the batch and whose output ends where the piece's does; they
     // may be written as late as in flush(). Rows of a piece must come in their order. Returns the offset behind the last row.
@@ -128,7 +135,7 @@ private:
         Group& group = filling();
         if (group.rows > 0) {
             fill_up(group);
-            draw_lanes_(how_, group.lanes);
+            draw_lanes(group);
         }
         ++drawn_;
         if (drawn_ - written_ > kDepth) {
@@ -136,6 +143,11 @@ private:
         } else if (!kNear) {
             for (int lane = 0; lane < group.rows; ++lane) ask_for_lane(group, lane);
         }
+    }
+
+    void draw_lanes(Group& group) {
+        if (!ranked_) return draw_lanes_(how_, group.lanes);
+        ranked_->draw(group.lanes, group.rows, [&](int lane) { return group.from[lane] - A_.indices; });
     }
 
     // Lanes without a row are drawn, too: of some row.
@@ -222,6 +234,7 @@ private:
     const bool asks_;
     const LaneDraw how_;
     void (*const draw_lanes_)(const LaneDraw&, Lanes&);
+    std::optional<RankedDrawer> ranked_;
     Group groups_[kGroups];
     int64_t drawn_ = 0;    // groups; the next one is being filled
     int64_t written_ = 0;  // groups

@@ -25,6 +25,19 @@ struct ColumnScale {
         return has(v) ? product(weight) : weight;
     }
 
+    // Those of many columns. No branch: it would be taken as often as not.
+    template <class Real>
+    void scale_all(const Real* weights, const Index* columns, int64_t count, Real* out) const {
+        const double factors[] = {1.0, factor};
+        Real sum = 0;  // not finite where a product is not: then that one is found
+        for (int64_t e = 0; e < count; ++e) {
+            out[e] = static_cast<Real>(static_cast<double>(weights[e]) * factors[has(columns[e])]);
+            sum += out[e];
+        }
+        if (std::isfinite(sum)) return;
+        for (int64_t e = 0; e < count; ++e) (void)scaled(weights[e], columns[e]);
+    }
+
     // A weight times the factor.
     template <class Real>
     Real product(Real weight) const {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 namespace spsample {
@@ -53,13 +54,13 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
         uint32_t equal[kTreeLanes] = {};
         for (int before = 0; before < draw; ++before) {
-            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= lanes.positions[before][lane] == lanes.positions[draw][lane];
+            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= positions[before][lane] == positions[draw][lane];
         }
         repeated[draw] = 0;
         for (int lane = 0; lane < kTreeLanes; ++lane) repeated[draw] |= equal[lane] << lane;
@@ -79,6 +80,7 @@ void philox(const LaneCounters& c, const TreeDraw& how, int count, LaneWords* wo
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 template <class Real>
 ExponentRange range(const Real* weights, int64_t count) {
@@ -96,10 +98,14 @@ void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
+void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<PlainUnits>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesPortable{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 const TreeSet& tree_set() {
 #if SPSAMPLE_X86

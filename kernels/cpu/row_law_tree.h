@@ -168,6 +168,8 @@ struct TreeFunctions {
         const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const PrefetchRange& ahead);
 };
 
+struct RankedLanes;  // row_law_ranks.h
+
 struct TreeSet {
     TreeFunctions<float> of_float;
     TreeFunctions<double> of_double;
@@ -176,6 +178,9 @@ struct TreeSet {
     // up, or one is undecided. O(draws log degree) per lane.
     void (*draw_narrow)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);
     void (*draw_wide)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);
+
+    // The same for narrow rows without trees, which are searched by ranks.
+    void (*draw_ranked)(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes);
 
     template <class Real>
     const TreeFunctions<Real>& functions() const {

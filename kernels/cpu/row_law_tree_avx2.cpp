@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 #if SPSAMPLE_X86
@@ -61,15 +62,15 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
-        const __m256i here = load(lanes.positions[draw]), there = load(lanes.positions[draw] + kHalf);
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+SPSAMPLE_AVX2_INLINE uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
+        const __m256i here = load(positions[draw]), there = load(positions[draw] + kHalf);
         __m256i first = _mm256_setzero_si256(), second = first;
         for (int before = 0; before < draw; ++before) {
-            first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(lanes.positions[before])));
-            second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(lanes.positions[before] + kHalf)));
+            first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(positions[before])));
+            second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(positions[before] + kHalf)));
         }
         repeated[draw] = avx2::mask_of(first) | avx2::mask_of(second) << kHalf;
         all |= repeated[draw];
@@ -90,6 +91,7 @@ SPSAMPLE_AVX2_INLINE void philox(const LaneCounters& c, const TreeDraw& how, int
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 template <class Real>
 SPSAMPLE_AVX2 ExponentRange range(const Real* weights, int64_t count) {
@@ -107,10 +109,14 @@ SPSAMPLE_AVX2 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& l
     draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
+SPSAMPLE_AVX2 void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<PlainUnits>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesAvx2{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 }  // namespace spsample
 

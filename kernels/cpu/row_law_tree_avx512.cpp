@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "simd.h"
+#include "row_law_ranks.h"
 #include "row_law_tree.h"
 
 #if SPSAMPLE_X86
@@ -62,13 +63,13 @@ struct Distinct {
     }
 };
 
-// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
-SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
-    uint32_t all = repeated[0] = 0;
-    for (int draw = 1; draw < size; ++draw) {
-        const __m512i here = _mm512_load_si512(lanes.positions[draw]);
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for first <= j < end. Returns them all together.
+SPSAMPLE_AVX512_INLINE uint32_t repeats(const LaneWords* positions, int first, int end, uint32_t* repeated) {
+    uint32_t all = 0;
+    for (int draw = first; draw < end; ++draw) {
+        const __m512i here = _mm512_load_si512(positions[draw]);
         uint32_t equal = 0;
-        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(positions[before]));
         repeated[draw] = equal;
         all |= equal;
     }
@@ -232,6 +233,7 @@ struct Sums {
 }  // namespace kernel
 
 #include "row_law_tree_loops.h"
+#include "row_law_ranks_loops.h"
 
 // What PlainUnits of row_law_tree_loops.h does.
 struct Units {
@@ -287,10 +289,14 @@ SPSAMPLE_AVX512 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes&
     draw_lanes_loop<Wide, Units>(how, trees, lanes);
 }
 
+SPSAMPLE_AVX512 void draw_ranked(const TreeDraw& how, const RankedLanes& rows, TreeLanes& lanes) {
+    draw_ranked_loop<Units>(how, rows, lanes);
+}
+
 }  // namespace
 
 const TreeSet kTreesAvx512{
-    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>};
+    {range<float>, prefix_sums<float>}, {range<double>, prefix_sums<double>}, draw<false>, draw<true>, draw_ranked};
 
 }  // namespace spsample
 

@@ -286,6 +286,23 @@ SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, con
     }
 }
 
+// Those of all that were rejected of draws first .. end - 1, for a set of lanes.
+template <bool Wide>
+SPSAMPLE_LOOP void accept_units(const TreeDraw& how, const TreeLanes& lanes, int first, int end, uint32_t set, LaneUnits& drawn) {
+    int which[2 * kTreeLanes];
+    int count = 0;
+    for (int draw = first; draw < end; ++draw) {
+        for (uint32_t rest = drawn.rejected[draw] & set; rest != 0; rest &= rest - 1) {
+            which[count++] = draw * kTreeLanes + __builtin_ctz(rest);
+        }
+        if (count < kTreeLanes) continue;
+        second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
+        count -= kTreeLanes;
+        std::copy_n(which + kTreeLanes, kTreeLanes, which);
+    }
+    if (count > 0) second_units<Wide>(how, lanes, which, count, drawn);
+}
+
 // The units of draws 0 .. size - 1, and of the rest of their last block.
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
@@ -300,18 +317,7 @@ SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, Lane
         drawn.counters.words[3][lane] = lanes.batch_id[lane];
     }
     more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
-    int which[2 * kTreeLanes];
-    int count = 0;
-    for (int draw = 0; draw < how.size; ++draw) {
-        for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
-            which[count++] = draw * kTreeLanes + __builtin_ctz(rest);
-        }
-        if (count < kTreeLanes) continue;
-        second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
-        count -= kTreeLanes;
-        std::copy_n(which + kTreeLanes, kTreeLanes, which);
-    }
-    if (count > 0) second_units<Wide>(how, lanes, which, count, drawn);
+    accept_units<Wide>(how, lanes, 0, how.size, (1u << kTreeLanes) - 1, drawn);
 }
 
 // Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out. Size: the fanout where it is known to the
@@ -357,7 +363,7 @@ SPSAMPLE_LOOP void draw_on_loop(
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes) {
     uint32_t repeated[kMostTreeDraws];
-    for (uint32_t rest = kernel::repeats(lanes, how.size, repeated); rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = kernel::repeats(lanes.positions, 0, how.size, repeated); rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
         if (lane >= lanes.count) return;
         if (lanes.found[lane] == 0) continue;  // undecided

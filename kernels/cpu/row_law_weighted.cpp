@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "row_law_ranks.h"
 #include "row_law_requests.h"
 #include "row_law_tree_drawer.h"
+#include "row_law_uniform.h"
 
 namespace spsample {
 namespace {
@@ -139,6 +141,38 @@ void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, Weight
     if (!draw_rows(call, runs, false, positions, result)) draw_rows(call, runs, true, positions, result);
 }
 
+// --- ranks ------------------------------------------------------------------------------------------------------------------
+
+EntryRanks ranks_of(const In<uint32_t>& ranks, int64_t num_entries) {
+    const int64_t count = EntryRanks::num_words(num_entries);
+    require(static_cast<int64_t>(ranks.size()) == 2 * count, "ranks", "must be those of the matrix");
+    return {ranks.data(), ranks.data() + count};
+}
+
+// Bits of the entries' columns first, with ranks within each chunk; then the ranks.
+template <class Index>
+void fill_ranks(const Index* columns, int64_t num_entries, const ColumnScale<Index>& set, uint32_t* bits_of, uint32_t* ranks) {
+    constexpr int64_t kChunk = 1 << 12;  // words
+    const int64_t count = EntryRanks::num_words(num_entries);
+    std::vector<uint32_t> before(static_cast<size_t>((count - 1) / kChunk + 2));
+    parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
+        uint32_t rank = 0;
+        for (int64_t w = begin; w < end; ++w) {
+            const int64_t first = w * kWordEntries, number = std::clamp<int64_t>(num_entries - first, 0, kWordEntries);
+            uint32_t bits = 0;
+            for (int64_t e = 0; e < number; ++e) bits |= uint32_t(set.has(columns[first + e])) << e;
+            bits_of[w] = bits;
+            ranks[w] = rank;
+            rank += count_bits(bits);
+        }
+        before[static_cast<size_t>(begin / kChunk + 1)] = rank;
+    });
+    for (size_t chunk = 1; chunk < before.size(); ++chunk) before[chunk] += before[chunk - 1];
+    parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
+        for (int64_t w = begin; w < end; ++w) ranks[w] += before[static_cast<size_t>(begin / kChunk)];
+    });
+}
+
 // --- binding ----------------------------------------------------------------------------------------------------------------
 
 // (entry_ptr, indptr, columns, positions or None, weights or None). O(entries of distinct rows + m size log d) expected time.
@@ -196,19 +230,40 @@ nb::tuple sample_rows_scaled(
     return scaled_rows(A, matrix.data.data(), selector, draw, positions, column_scale<Index>(members, factor));
 }
 
-// Where every entry is 1.
+// Where every entry is 1. ranks: what entry_ranks made of A and the members, or None. With them O(m size log d) expected time and a few KB
+// per thread, but where a scaled weight of 1 is rounded to 0.
 template <class Index>
 nb::tuple sample_rows_scaled_pattern(
-    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const DrawIn& draw, bool positions,
-    const In<uint64_t>& members, double factor) {
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const DrawIn& how, bool positions,
+    const In<uint64_t>& members, double factor, const std::optional<In<uint32_t>>& ranks) {
     const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
-    return scaled_rows<Index, float>(A, nullptr, selector, draw, positions, column_scale<Index>(members, factor));
+    const ColumnScale<Index> scale = column_scale<Index>(members, factor);
+    const float scaled = scale.product(1.0f);
+    if (!ranks || !is_positive(scaled)) return scaled_rows<Index, float>(A, nullptr, selector, how, positions, scale);
+    const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
+    const DrawArguments draw = draw_arguments(how);
+    const RankedRows rows(ranks_of(*ranks, A.num_entries), scaled);
+    return run<Index>([&] { return sampled_rows<Index>({A, Q, draw, &rows}, positions, make_stacked_room<Index>); });
+}
+
+// num_entries / 32 + 16 words of bits of A's entries, and as many ranks. O(entries).
+template <class Index>
+nb::object entry_ranks(const In<Index>& indices, const In<uint64_t>& members) {
+    const int64_t num_entries = static_cast<int64_t>(indices.size());
+    const int64_t count = EntryRanks::num_words(num_entries);
+    Buffer<uint32_t> ranks(2 * count);
+    {
+        nb::gil_scoped_release release;
+        fill_ranks(indices.data(), num_entries, column_scale<Index>(members, 1), ranks.data(), ranks.data() + count);
+    }
+    return to_numpy(std::move(ranks));
 }
 
 template <class Index>
 void bind_pattern(nb::module_& m) {
     m.def("sample_rows_scaled_pattern", &sample_rows_scaled_pattern<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("draw"),
-          nb::arg("positions"), nb::arg("members"), nb::arg("factor"));
+          nb::arg("positions"), nb::arg("members"), nb::arg("factor"), nb::arg("ranks").none());
+    m.def("entry_ranks", &entry_ranks<Index>, nb::arg("indices"), nb::arg("members"));
 }
 
 template <class Index, class Real>

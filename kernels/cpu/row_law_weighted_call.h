@@ -33,10 +33,10 @@ struct WeightedCall {
         if (room.size() < static_cast<size_t>(degree)) room.resize(static_cast<size_t>(degree));
         const Index* columns = A.indices + begin;
         if (data) {
-            for (int64_t e = 0; e < degree; ++e) room[e] = scale.scaled(data[begin + e], columns[e]);
+            scale.scale_all(data + begin, columns, degree, room.data());
         } else {
-            const Real scaled = scale.product(Real(1));
-            for (int64_t e = 0; e < degree; ++e) room[e] = scale.has(columns[e]) ? scaled : Real(1);
+            const Real of_kind[] = {Real(1), scale.product(Real(1))};
+            for (int64_t e = 0; e < degree; ++e) room[e] = of_kind[scale.has(columns[e])];
         }
         return room.data();
     }
@@ -118,7 +118,7 @@ private:
         const DrawArguments& draw = call_.draw;
         const int64_t degree = call_.A.degree(vertex);
         if (!exact_ && degree > draw.size) return drawn_count(degree, draw.size, draw.replace);
-        if (!call_.data) return drawn_count(degree, draw.size, draw.replace);
+        if (!call_.data && is_positive(call_.scale.product(Real(1)))) return drawn_count(degree, draw.size, draw.replace);
         return drawn_count(positive(vertex, degree, draw.replace ? 1 : draw.size), draw.size, draw.replace);
     }
 

@@ -23,6 +23,7 @@ from spsample.backends.protocol import (
     ColumnScale,
     Compaction,
     Draw,
+    Expansion,
     ExtractedLayer,
     FloatArray,
     GatheredRows,
@@ -111,15 +112,29 @@ class CpuBackend(OnHost):
         )
 
     def sample_rows_scaled(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        draw: Draw,
+        scale: ColumnScale,
+        positions: bool,
+        ranks: NDArray[np.uint32] | None = None,
     ) -> StackedRows:
-        """Row law on A D; a row's scaled weights are made as the row is made ready."""
-        kernel = _core.sample_rows_scaled_pattern if A.data is None else _core.sample_rows_scaled
+        """Row law on A D: by ranks, or by scaled weights that are made as a row is made ready."""
+        arguments = (A, Q, draw, bool(positions), scale.members, float(scale.factor))
         try:
-            drawn = _drawn(kernel, A, Q, draw, bool(positions), scale.members, float(scale.factor))
+            if A.data is None:
+                drawn = _drawn(_core.sample_rows_scaled_pattern, *arguments, ranks)
+            else:
+                drawn = _drawn(_core.sample_rows_scaled, *arguments)
         except OverflowError as error:
             raise scale_error(scale.factor) from error
         return StackedRows(Q.batch_ptr, *drawn)
+
+    def entry_ranks(self, A: Matrix, scale: ColumnScale) -> NDArray[np.uint32]:
+        """A bit for each entry, 32 in a number, and how many of those before each number are set."""
+        ranks: NDArray[np.uint32] = _core.entry_ranks(A.indices, scale.members)
+        return ranks
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""
@@ -267,6 +282,17 @@ class CpuBackend(OnHost):
         return weights
 
     own_weights = staticmethod(values.own_weights)
+
+    def expansion_values(
+        self, Q: StackedSelector, rows: StackedRows, sources: Compaction, own: FloatArray | None, how: Expansion
+    ) -> FloatArray:
+        """Weights of a sum over the rows of A, from a draw by the rows of A D."""
+        scale, totals, by_own, replace = how
+        of_scale = (scale.members, float(scale.factor), bool(replace))
+        values: FloatArray = _core.expansion_values(
+            Q, rows, sources, sources.src, totals.ravel(), own, bool(by_own), *of_scale
+        )
+        return values
 
     def entry_values(
         self,

@@ -17,14 +17,15 @@ Operation     Methods                                                           
 random        `philox`, `shuffle`                                                              1, 5
 quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
-              `take_rows`, `take_rows_numbered`, `sample_hops`
+              `entry_ranks`, `take_rows`, `take_rows_numbered`, `sample_hops`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `add_columns`, `draw_columns`, `draw_merged`,  2, 3
               `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
 extraction    `extract`, `extract_unbiased`                                                    4, 6
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
-              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`
+              `reference_weights`, `own_weights`, `entry_values`, `unbiased_values`,
+              `expansion_values`
 stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`, `coordinates`
 routing       `route_rows`, `gather_rows`
 spgemm        `spgemm`, `select_rows`
@@ -135,6 +136,16 @@ class ColumnScale(NamedTuple):
         bits = np.unpackbits(self.members.view(np.uint8), count=num_columns, bitorder="little")
         return np.where(bits, self.factor, 1.0)
 
+    def is_of_set(self, other: ColumnScale) -> bool:
+        """Return whether both scale the same columns, by any factor.
+
+        Examples
+        --------
+        >>> ColumnScale(np.array([1], np.uint64), 4.0).is_of_set(ColumnScale(np.array([1], np.uint64), 2.0))
+        True
+        """
+        return self.members is other.members or np.array_equal(self.members, other.members)
+
     def has(self, columns: IntArray) -> NDArray[np.bool_]:
         """Return whether each of these columns is in the set; the shape is theirs.
 
@@ -147,6 +158,19 @@ class ColumnScale(NamedTuple):
         found = words[np.minimum(columns >> 6, len(self.members))]
         is_member: NDArray[np.bool_] = found >> (columns & 63).astype(np.uint64) & np.uint64(1) != 0
         return is_member
+
+
+class Expansion(NamedTuple):
+    """The way rows were drawn from A D, for weights that make sums over them unbiased estimates for rows of A.
+
+    `totals` (n, 2) float64 are sums of each vertex's row in A, over its entries outside of the set and in it: of
+    their weights where rows were drawn by these (`by_own`), else of 1 for each.
+    """
+
+    scale: ColumnScale
+    totals: PerGraph[NDArray[np.float64]]
+    by_own: bool
+    replace: bool
 
 
 class QuantisationRule(NamedTuple):
@@ -374,12 +398,28 @@ class Backend(Protocol):
         ...
 
     def sample_rows_scaled(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        draw: Draw,
+        scale: ColumnScale,
+        positions: bool,
+        ranks: PerGraph[NDArray[np.uint32] | None] = None,
     ) -> StackedRows:
         """Row law on A D: weighted by `A.data` (where None: 1), times the factor of each entry's column.
 
         A product is made in binary64 and rounded once to the type of the weights (None: float32). CapacityError where
-        one that is looked at is not finite.
+        one that is looked at is not finite. `ranks`, for A without weights: what `entry_ranks` made of A and the scale;
+        they change no result.
+        """
+        ...
+
+    def entry_ranks(self, A: Matrix, scale: ColumnScale) -> PerGraph[NDArray[np.uint32] | None]:
+        """Ranks that spare `sample_rows_scaled` a pass over each row, where every entry is 1; None where it has no use.
+
+        Two halves of entries // 32 + 16 numbers: bit e % 32 of number e // 32 of the first says whether the column of
+        entry e is scaled; number i of the second how many of the first 32 i entries are, mod 2^32. Rows of A must have
+        fewer than 2^31 entries.
         """
         ...
 
@@ -559,6 +599,15 @@ class Backend(Protocol):
 
     def own_weights(self, A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
         """A_iv of drawn entries: the weights at `rows.positions`, or `1/d` in float32 where A is row-normalised."""
+        ...
+
+    def expansion_values(
+        self, Q: StackedSelector, rows: StackedRows, sources: Compaction, own: FloatArray | None, how: Expansion
+    ) -> FloatArray:
+        """Values of `Biased` with importance weights (law, section 6): of a sum over the whole row of A.
+
+        `sources` is what `compact` made of the rows, `own` the weights of their entries, or None: float32 then.
+        """
         ...
 
     def entry_values(

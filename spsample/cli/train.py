@@ -257,10 +257,10 @@ class _Job:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Options by which seeds are local to ranks, as files of settings have them; empty where none are."""
-        ranks = self.options.ranks
-        is_local = self.comm.size > 1 and self.preset.train.batches == "local"
-        names = ("partitioned", "replication", "partition") if is_local else ()
+        """Options of ranks that decide what is sampled, as files of settings have them; empty where none does."""
+        ranks, train = self.options.ranks, self.preset.train
+        decide = self.comm.size > 1 and (train.batches == "local" or train.biased is not None)
+        names = ("partitioned", "replication", "partition") if decide else ()
         values = {name: getattr(ranks, name) for name in (*names, "parts")}
         return written([RankOptions], {name: value for name, value in values.items() if value is not None})
 

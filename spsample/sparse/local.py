@@ -26,6 +26,7 @@ from spsample.backends import (
 )
 from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
+from spsample.sparse.entry_ranks import EntryRanks
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm, UnbiasedEntries
 from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
 from spsample.sparse.row_totals import RowTotals
@@ -131,7 +132,8 @@ class LocalFrontier(Frontier):
         positions = edge_ids or A.matrix.data is not None  # they lead to the weights
         if isinstance(form, ScaledForm):
             matrix = A.matrix if form.form == "weighted" else A.matrix._replace(data=None, row_normalized=False)
-            rows = A.backend.sample_rows_scaled(matrix, Q, draw, form.scale, positions)
+            ranks = A.kept.entry_ranks(form.scale, len(Q.vertices)) if matrix.data is None else None
+            rows = A.backend.sample_rows_scaled(matrix, Q, draw, form.scale, positions, ranks)
         elif form == "weighted":
             rows = A.backend.sample_rows_weighted(A.matrix, Q, draw, edge_ids, True, A.kept.row_rules)
         else:
@@ -236,20 +238,28 @@ class KeptArrays:
         self.backend: Any = backend
         self.weighting: Weighting = weighting
         self._totals: RowTotals | None = None
+        self._ranks: EntryRanks | None = None
 
     def row_totals(self, scale: ColumnScale) -> RowTotals:
-        """Those of the scale that was asked for last."""
+        """Those of the set that was asked for last."""
         known = self._totals
-        if known is None or known.scale is not scale:
+        if known is None or not scale.is_of_set(known.scale):
             known = self._totals = RowTotals(self.matrix, scale)
         return known
 
+    def entry_ranks(self, scale: ColumnScale, rows: int) -> Any:
+        """Those of the set that was asked for last, once they are worth it; now `rows` are drawn from."""
+        known = self._ranks
+        if known is None or not scale.is_of_set(known.scale):
+            known = self._ranks = EntryRanks(self.matrix, scale, self.backend)
+        return known.after(rows)
+
     @property
     def nbytes(self) -> int:
-        """Bytes of what was made."""
+        """Bytes of what was made, and of ranks that are still to be."""
         kept = (self.__dict__.get(name) for name in ("row_exponents", "row_rules", "cumulative", "guide"))
-        totals = 0 if self._totals is None else self._totals.nbytes
-        return totals + sum(int(array.nbytes) for array in kept if array is not None)
+        of_scale = sum(of.nbytes for of in (self._totals, self._ranks) if of is not None)
+        return of_scale + sum(int(array.nbytes) for array in kept if array is not None)
 
     @lazily
     def row_exponents(self) -> Any:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spsample.backends import ColumnScale, Compaction, Draw, QuantisationRule, StackedSelector
-from spsample.backends.on_host import row_lengths
-from spsample.backends.protocol import FloatArray, Int64Array, IntArray
+from spsample.backends.protocol import Expansion, FloatArray, Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm, own_weights
 from spsample.sparse.probability import RowStatistics
@@ -33,6 +29,7 @@ class ScaledOperand(GraphOperand):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from spsample.backends import Matrix, get_backend
     >>> from spsample.sparse import LocalOperand, RowSelector, its_sample, normalize_rows
     >>> A = LocalOperand(Matrix(np.array([0, 3, 3, 3]), np.array([0, 1, 2], np.int32)), None, get_backend("reference"))
@@ -89,27 +86,9 @@ class ScaledFrontier(Frontier):
         own = own_weights(self.A.A, entries)
         if self.A.totals is None or self._draw is None:
             return own
-        totals = self.A.totals.of(self._form)[self.Q.vertices]
-        return self._estimates(entries, sources, own, (self._draw, totals))
-
-    def _estimates(
-        self,
-        entries: Entries,
-        sources: Compaction,
-        own: FloatArray | None,
-        drawn: tuple[Draw, NDArray[np.float64]],
-    ) -> FloatArray:
-        """Weights of a sum over the rows of A, from a draw by the rows of A D."""
-        (draw, totals), lengths = drawn, row_lengths(entries.rows)
-        offsets = np.repeat(sources.src_ptr[:-1], np.diff(entries.rows.entry_ptr))
-        is_entry = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
-        weights, in_set = np.zeros(is_entry.shape), np.zeros(is_entry.shape, np.bool_)
-        weights[is_entry] = 1.0 if own is None or self._form == "uniform" else own
-        in_set[is_entry] = self.A.scale.has(sources.src[offsets + sources.local])
-        expand = _hansen_hurwitz if draw.replace else _des_raj
-        expansions = expand(weights, in_set, totals, self.A.scale.factor)[is_entry]
-        values = expansions if own is None else own * expansions
-        return values.astype(np.float32 if own is None else own.dtype)
+        totals = self.A.totals.of(self._form)
+        how = Expansion(self.A.scale, totals, self._form == "weighted", self._draw.replace)
+        return self.A.backend.expansion_values(self.Q, entries.rows, sources, own, how)
 
     def _row_statistics(self) -> RowStatistics:
         raise _of_a_layer()
@@ -128,41 +107,6 @@ class ScaledFrontier(Frontier):
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         raise _of_a_layer()
-
-
-def _des_raj(
-    weights: NDArray[np.float64], in_set: NDArray[np.bool_], totals: NDArray[np.float64], factor: float
-) -> NDArray[np.float64]:
-    """(rows, draws): of the r-th of s entries drawn without replacement (R_r / w_r + s - r) / s; 1 where all were.
-
-    R_r is what the row weighs without those that were drawn before. What is in the set and what is not are added up
-    apart, so that a large factor hides nothing. Des Raj, JASA 1956.
-    """
-    of_kind = np.stack([np.where(in_set, 0, weights), np.where(in_set, weights, 0)], axis=-1)
-    after = totals[:, None] - np.cumsum(of_kind, axis=1)
-    before = np.maximum(after + of_kind, 0)
-    rest = before[..., 0] + before[..., 1] * factor
-    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        estimates: NDArray[np.float64] = (
-            rest / np.where(in_set, weights * factor, weights) + (s - 1 - np.arange(weights.shape[1]))
-        ) / s
-    estimates[(after[:, -1] <= totals * 1e-12).all(axis=1)] = 1.0  # none is left but for rounding
-    return estimates
-
-
-def _hansen_hurwitz(
-    weights: NDArray[np.float64], in_set: NDArray[np.bool_], totals: NDArray[np.float64], factor: float
-) -> NDArray[np.float64]:
-    """(rows, draws): T / (s w) of each of s entries drawn with replacement, T what the row weighs.
-
-    Hansen and Hurwitz, Ann. Math. Stat. 1943.
-    """
-    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = np.where(in_set, weights * factor, weights)
-        estimates: NDArray[np.float64] = (totals[:, :1] + totals[:, 1:] * factor) / (s * scaled)
-    return estimates
 
 
 def _of_a_layer() -> InputError:

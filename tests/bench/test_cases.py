@@ -15,7 +15,7 @@ from spsample.bench.case import Case, declared  # noqa: E402
 from spsample.bench.records import read_lines  # noqa: E402
 from spsample.bench.run import run_case  # noqa: E402
 from spsample.bench.turns import Settings  # noqa: E402
-from spsample.comm import LocalCommunicator  # noqa: E402
+from spsample.comm import LocalCommunicator, run_threads  # noqa: E402
 
 TINY = {
     "graph": ("rmat:8,8",),
@@ -49,6 +49,34 @@ def test_case(name, tmp_path):
             assert len(side["seconds"]) == 1
             assert side["figures"].get("batches", [1])[0] > 0
             assert {len(values) for values in side["figures"].values()} == {1}
+
+
+@pytest.mark.parametrize("name", ["trainers", "placed", "locality"])
+def test_training_on_ranks(name, tmp_path):
+    """On ranks of a launcher: copies change no loss and cost what is expected, parts send no features, none fails."""
+    pytest.importorskip("torch")
+    case: Case = declared("cases", name)
+    given = {"graph": ("rmat:9,8",), "dim": (32,), "batch_size": (8,), "hidden": (8,), "epochs": (4,), "factor": (8.0,)}
+    parameters = {**case.parameters, **{key: given[key] for key in given.keys() & case.parameters.keys()}}
+
+    def on_rank(comm):
+        return run_case(name, parameters, tmp_path / "graphs", tmp_path, Settings(rounds=1), comm)
+
+    lines = [line for _, _, line in read_lines(run_threads(2, on_rank)[0])]
+    sides = lines[-1]["sides"]
+    assert [side["failed"] for side in sides if "failed" in side] == []
+    sides = {side["side"]: {key: values[0] for key, values in side["figures"].items()} for side in sides}
+    if name == "placed":
+        assert len({side["loss"] for side in sides.values()}) == 1
+        copied = [side for side in sides.values() if "expected_cost" in side]
+        assert len(copied) == 4
+        assert [side["cost"] for side in copied] == pytest.approx([side["expected_cost"] for side in copied], abs=0.03)
+        assert [side["copies_bytes"] > 0 for side in copied] == [side["peer_hits"] > 0 for side in copied]
+    elif name == "trainers":
+        assert [bool(side["features_bytes"]) for side in sides.values()] == [True, False, False]
+        assert all(side["hits"] > 0 for side in sides.values())
+    else:
+        assert all(side["misses_over_plain"] < 1 for side in sides.values())
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -450,10 +450,11 @@ class BackendContract(RoutingContract):
         weights = (data * np.where(np.isin(A.indices, [1, 2, 5]), 3.7, 1.0)).astype(data.dtype)
         for size in (1, 2, 3, 9, 70):
             draw = Draw(KEY, 1, size, replace)
-            rows = backend.sample_rows_scaled(A, selector(index=index), draw, scale, positions)
-            check_types(rows, index, positions)
             expected = REFERENCE.sample_rows_weighted(A._replace(data=weights), selector(index=index), draw, positions)
-            assert unstacked(rows) == unstacked(expected)
+            for ranks in (None, None if value else backend.entry_ranks(A, scale)):
+                rows = backend.sample_rows_scaled(A, selector(index=index), draw, scale, positions, ranks)
+                check_types(rows, index, positions)
+                assert unstacked(rows) == unstacked(expected)
 
     def test_sample_rows_scaled_of_a_block(self, backend):
         """A block's rows draw as the same rows of A; a row-normalised A as one without weights."""

@@ -177,6 +177,24 @@ def test_parts_of_ones_own(backend, tmp_path):
     assert errors.count("--parts: got it with --rewire") == 1
 
 
+@pytest.mark.parametrize("backend", EITHER)
+def test_copies_and_a_preference_for_them(backend, tmp_path):
+    """Copies change no loss; a run that prefers them goes on from its folder alone."""
+    settings = (*COMMAND, "planted:300,9", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16", "--replicated")
+    copies, out = ("--cache-budget", "2KiB", "--copies", "best-copies", "--alpha", "0.3"), tmp_path / "run"
+    histories = []
+    for more in ((), copies, (*copies, "--biased", "1e6", "--out", out)):
+        status, output, errors = run(backend, 2, *settings, "--epochs", "2", "--json", *more)
+        assert status == 0, errors
+        histories.append(json.loads(output)["runs"][0]["history"])
+    assert histories[0] == histories[1] != histories[2]
+    (out / "results.json").unlink()
+    status, output, errors = run(backend, 2, *COMMAND, "--resume", out, "--epochs", "3")
+    assert status == 0, errors
+    assert "rows of features, at 0." in output
+    assert json.loads((out / "results.json").read_text())["runs"][0]["history"][:2] == histories[2]
+
+
 def test_files_that_are_no_partition(tmp_path):
     np.save(tmp_path / "words.npy", np.array(["a"]))
     np.savez(tmp_path / "two.npz", a=[1], b=[2])

@@ -247,3 +247,34 @@ def test_shift_of_the_draw():
     expected = abs(8 * own / (1 + 7 * own) - own)
     only_row = draw_shift(sp.Graph(np.r_[0, np.full(N, len(row))], row), [0], sp.Biased(plain, CACHED, 8), 1)
     assert only_row.largest_total_variation == pytest.approx(expected)
+
+
+def test_ranks_are_kept_for_the_set_once_they_are_worth_it():
+    A, plain = graph(), sp.GraphSAGE([3, 2])
+    sampler = sp.Biased(plain, CACHED, 4)
+    few, all_of_it = (
+        [sp.bulk_sample(A, seeds, sampler, batch_size=8) for _ in range(2)] for seeds in ([0], np.arange(N))
+    )
+    assert A.kept_nbytes == 8 * (A.num_edges // 32 + 16)
+    assert_equal_bulks(*few)
+    assert_equal_bulks(*all_of_it)
+    ranks = A.operand().kept.entry_ranks(sampler._scale, 0)
+    assert ranks is not None
+    other = sp.Biased(plain, CACHED.tolist(), 16)
+    assert A.operand().kept.entry_ranks(other._scale, 0) is ranks
+    assert A.operand().kept.entry_ranks(sp.Biased(plain, [1], 4)._scale, 0) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"replace": True}, {"layout": "subgraph"}])
+def test_bulks_of_stores_and_reordered_stores(tmp_path, options):
+    """A row is drawn the same before ranks are made and after it, also of memory maps and of rows in another order."""
+    A = graph()
+    A.save(tmp_path / "plain")
+    reorder(tmp_path / "plain", tmp_path / "moved", RNG.random(N))
+    sampler = sp.Biased(sp.GraphSAGE([3, 2], **options), CACHED, 4, importance_weights=True)
+    graphs = [A, *(sp.Graph.open(tmp_path / name) for name in ("plain", "moved"))]
+    for seeds in ([3, 7], np.arange(N), [3, 7]):
+        bulks = [sp.bulk_sample(one, seeds, sampler, batch_size=16, edge_ids=True) for one in graphs]
+        expected = sp.bulk_sample(A, seeds, sampler, batch_size=16, edge_ids=True, backend="reference")
+        for bulk in bulks:
+            assert_equal_bulks(bulk, expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from spsample.backends.arithmetic import scale_error
@@ -17,7 +19,7 @@ class ScaledRowLawKernels(RowLawKernels, WeightedRowLawKernels, ValuesKernels):
     """`sample_rows_scaled`."""
 
     def sample_rows_scaled(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool, ranks: Any = None
     ) -> StackedRows:
         """Row law by the weights of A D.
 
@@ -39,3 +41,10 @@ class ScaledRowLawKernels(RowLawKernels, WeightedRowLawKernels, ValuesKernels):
         if taken.positions is None or not positions:
             return rows
         return rows._replace(positions=taken.positions[rows.positions])
+
+    def expansion_values(self, Q: Any, rows: Any, sources: Any, own: Any, how: Any) -> Any:
+        """Not on a device, where the sums of rows are not made either."""
+        raise NotImplementedError
+
+    def entry_ranks(self, A: Matrix, scale: ColumnScale) -> None:
+        """None: the kernels look at all entries."""

@@ -45,6 +45,7 @@ class ReferenceBackend(OnHost):
     sample_rows_uniform = staticmethod(row_law.sample_rows_uniform)
     sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))
     sample_rows_scaled = staticmethod(_as_ieee(row_law.sample_rows_scaled))
+    entry_ranks = staticmethod(row_law.entry_ranks)
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
     sample_hops = hop_by_hop
@@ -64,6 +65,7 @@ class ReferenceBackend(OnHost):
     extract_unbiased = extract_unbiased_by_parts
     extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))
     own_weights = staticmethod(values.own_weights)
+    expansion_values = staticmethod(values.expansion_values)
     des_raj_weights = staticmethod(_as_ieee(values.des_raj_weights))
     replacement_weights = staticmethod(_as_ieee(values.replacement_weights))
     reference_weights = staticmethod(_as_ieee(values.reference_weights))

@@ -60,8 +60,15 @@ def sample_rows_weighted(
     )
 
 
-def sample_rows_scaled(A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool) -> StackedRows:
-    """Row law, weighted by A D."""
+def sample_rows_scaled(
+    A: Matrix,
+    Q: StackedSelector,
+    draw: Draw,
+    scale: ColumnScale,
+    positions: bool,
+    ranks: NDArray[np.uint32] | None = None,
+) -> StackedRows:
+    """Row law, weighted by A D. `ranks` is left alone."""
     data = np.ones(len(A.indices), np.float32) if A.data is None else A.data
     num_columns = len(A.indptr) - 1 if A.num_columns is None else A.num_columns
     with np.errstate(over="ignore"):
@@ -69,6 +76,16 @@ def sample_rows_scaled(A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnS
     if any(not np.isfinite(scaled[A.indptr[v] : A.indptr[v + 1]]).all() for v in np.unique(Q.vertices)):
         raise scale_error(scale.factor)
     return sample_rows_weighted(A._replace(data=scaled, row_normalized=False), Q, draw, positions)
+
+
+def entry_ranks(A: Matrix, scale: ColumnScale) -> NDArray[np.uint32]:
+    """A bit for each entry, 32 in a number, and how many of those before each number are set."""
+    groups = len(A.indices) // 32 + 16
+    is_scaled = np.zeros(32 * groups, np.bool_)
+    is_scaled[: len(A.indices)] = scale.has(A.indices)
+    before = np.cumsum(is_scaled, dtype=np.uint32)[::32] - is_scaled[::32]
+    bits = np.packbits(is_scaled, bitorder="little").view("<u4")
+    return np.concatenate([bits, before]).astype(np.uint32)
 
 
 def take_rows(A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

@@ -10,6 +10,7 @@ from spsample.backends.on_host import row_lengths
 from spsample.backends.protocol import (
     ColumnSample,
     Compaction,
+    Expansion,
     FloatArray,
     Int64Array,
     Matrix,
@@ -36,6 +37,55 @@ def extracted_numerators(
             values = values[: hi - lo] if rows.positions is None else values[rows.positions[lo:hi] - A.indptr[vertex]]
             np.add.at(sums, src_ptr[i] + rows.columns[lo:hi], values)
     return sums**rule.column_power
+
+
+def expansion_values(
+    Q: StackedSelector, rows: StackedRows, sources: Compaction, own: FloatArray | None, how: Expansion
+) -> FloatArray:
+    """Weights of a sum over the rows of A, from a draw by the rows of A D."""
+    lengths, totals = row_lengths(rows), how.totals[Q.vertices]
+    offsets = np.repeat(sources.src_ptr[:-1], np.diff(rows.entry_ptr))
+    is_entry = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
+    weights, in_set = np.zeros(is_entry.shape), np.zeros(is_entry.shape, np.bool_)
+    weights[is_entry] = own if own is not None and how.by_own else 1.0
+    in_set[is_entry] = how.scale.has(sources.src[offsets + sources.local])
+    expand = _hansen_hurwitz if how.replace else _des_raj
+    expansions = expand(weights, in_set, totals, how.scale.factor)[is_entry]
+    values = expansions if own is None else own * expansions
+    return values.astype(np.float32 if own is None else own.dtype)
+
+
+def _des_raj(weights: Float64Array, in_set: NDArray[np.bool_], totals: Float64Array, factor: float) -> Float64Array:
+    """(rows, draws): of the r-th of s entries drawn without replacement (R_r / w_r + s - r) / s; 1 where all were.
+
+    R_r is what the row weighs without those that were drawn before. What is in the set and what is not are added up
+    apart, so that a large factor hides nothing. Des Raj, JASA 1956.
+    """
+    of_kind = np.stack([np.where(in_set, 0, weights), np.where(in_set, weights, 0)], axis=-1)
+    after = totals[:, None] - np.cumsum(of_kind, axis=1)
+    before = np.maximum(after + of_kind, 0)
+    rest = before[..., 0] + before[..., 1] * factor
+    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        estimates: Float64Array = (
+            rest / np.where(in_set, weights * factor, weights) + (s - 1 - np.arange(weights.shape[1]))
+        ) / s
+    estimates[(after[:, -1] <= totals * 1e-12).all(axis=1)] = 1.0  # none is left but for rounding
+    return estimates
+
+
+def _hansen_hurwitz(
+    weights: Float64Array, in_set: NDArray[np.bool_], totals: Float64Array, factor: float
+) -> Float64Array:
+    """(rows, draws): T / (s w) of each of s entries drawn with replacement, T what the row weighs.
+
+    Hansen and Hurwitz, Ann. Math. Stat. 1943.
+    """
+    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = np.where(in_set, weights * factor, weights)
+        estimates: Float64Array = (totals[:, :1] + totals[:, 1:] * factor) / (s * scaled)
+    return estimates
 
 
 def own_weights(A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
