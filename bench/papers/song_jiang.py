@@ -35,8 +35,7 @@ PAPER = Paper(
         Figure(
             title="Locality-aware sampling: time, fetched rows and accuracy against the factor",
             text="Neighbours that a rank has weigh more, by a factor: fewer rows are fetched, and samples are "
-            "biased, which "
-            "importance weights take back.",
+            "biased. Importance weights take the bias of sums back, at the price of variance.",
             case="locality",
             parameters={"graph": ("planted:20000",), "random_seed": (0, 1)},
             quick={"graph": ("planted:3000",), "random_seed": (0,)},

@@ -23,6 +23,8 @@ inline void draw_ranked_row(
     require_draws(its_distinct(row, size, draws, chosen, taken, next));
 }
 
+static_assert(kLanes == kTreeLanes && kMostVectorDraws == kMostTreeDraws);
+
 class RankedDrawer {
 public:
     RankedDrawer(const RankedRows& rows, const LaneDraw& how)

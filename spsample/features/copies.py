@@ -694,7 +694,7 @@ class _Exchanges:
 
     def _sums(self, costs: NDArray[np.float64], power: int) -> Any:
         """Sum over the devices of costs (devices, ...) to the power of `power` + 1."""
-        relative = costs / self._unit
+        relative = np.maximum(costs, 0) / self._unit  # rounding takes some below
         with np.errstate(over="ignore", under="ignore"):
             return sum(_to_the(power, relative) * relative)
 
@@ -822,7 +822,7 @@ def plan_copies(
         ``"song-jiang"``: algorithm 1 of Song and Jiang. Takes one vector of scores and one alpha.
     objective : str
         For ``"best-copies"``: the cost that is made small. ``"mean"``: that of the mean device. ``"max"``: that of the
-        device that pays most; rows are exchanged between the devices of the plan for ``"mean"`` as long as it falls.
+        device that pays most; rows of the plan for ``"mean"`` are exchanged until that spares little.
         It is never above that plan's, and not always the least there is. Both are the same plan where all devices need
         the same and all links cost the same.
     head : int

@@ -346,7 +346,8 @@ class Graph(BaseGraph):
         """Bytes kept for samplers beyond the arrays of the graph, made on first use.
 
         FastGCN keeps prefix sums and a guide table, 12 bytes per vertex (16 from 2**31 vertices on); LADIES and FastGCN
-        keep 4 bytes per vertex where weights or squared counts ask for them; weighted GraphSAGE keeps 2.
+        keep 4 bytes per vertex where weights or squared counts ask for them; weighted GraphSAGE keeps 2. `Biased` keeps
+        a byte for 4 edges where they are drawn from uniformly otherwise.
 
         Examples
         --------

@@ -14,6 +14,7 @@ from spsample.backends import get_backend
 from spsample.comm import LocalCommunicator, run_threads
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
 from spsample.features import (
+    CacheCounts,
     CachedFeatures,
     CopyPlan,
     DeviceFeatures,
@@ -111,12 +112,8 @@ def test_the_source_is_asked_for_what_misses_as_it_is_stored(emulated, dtype, se
     np.testing.assert_array_equal(emulated.to_host(features.gather(ids)), numbers(dtype)[ids].astype(np.float32))
     ((asked, of_type),) = source.asked
     assert (asked.tolist(), of_type) == ([5, 0, 5], sent)
-    assert features.counts.as_dict() == {
-        "hits": 3,
-        "misses": 3,
-        "hit_bytes": 3 * DIM * np.dtype(sent).itemsize,
-        "miss_bytes": 3 * DIM * np.dtype(sent).itemsize,
-    }
+    row_bytes = DIM * np.dtype(sent).itemsize
+    assert features.counts == CacheCounts(hits=3, misses=3, hit_bytes=3 * row_bytes, miss_bytes=3 * row_bytes)
     assert "50.0% of 6 hit" in repr(features)
     source.asked.clear()
     features.gather([399, 390])
