@@ -22,6 +22,7 @@ from spsample.store import Graph, GraphStore, StoreWriter
 from spsample.store.base_graph import require_local
 from spsample.store.construction import row_entries
 from spsample.store.folder import PartialFolder, require_free_path, require_room
+from spsample.store.validation import as_id_vector
 
 
 class Reach:
@@ -332,7 +333,11 @@ def require_part_of(part: DatasetPart, whole: Dataset) -> None:
     >>> require_part_of(part_dataset(whole, np.arange(60) % 2, 2, 0, hops=1), whole)
     """
     own, digests = part.dataset, (part.dataset.meta.get(_DIGEST), whole.graph.digest)
-    train, other = part.original_ids[own.train_idx], None
+    ids = as_id_vector("original_ids", part.original_ids)
+    if len(ids) != own.graph.num_nodes:
+        expected = f"one for each vertex of the part: {own.graph.num_nodes}"
+        raise InputError(argument="original_ids", given=f"{len(ids)} ids", expected=expected)
+    train, other = ids[own.train_idx], None
     if own.meta.get("whole_nodes") != whole.graph.num_nodes:
         other = f"{own.meta.get('whole_nodes')} vertices"
     elif None not in digests and digests[0] != digests[1]:

@@ -54,7 +54,9 @@ class Pipeline(ABC):
         self.setup, self.config, self.comm = setup, setup.config, setup.comm
         self._grid: ProcessGrid | None = None  # of copies on ranks
         self._notes: list[str] = []
-        self._features: Any = self._placed()
+        is_alone = setup.graph.comm.size < self.comm.size  # on its own part: what it fails with, all raise
+        with collective(self.comm, call="placement of features") if is_alone else nullcontext():
+            self._features: Any = self._placed()
         if self.config.biased is not None:
             self.setup = replace(setup, sampler=biased_sampler(setup, self._features))
         self.loader: Any

@@ -90,12 +90,13 @@ class TrainingSetup:
             features = x if isinstance(x, FeatureSource) else FeatureStore(x)
             some = np.linspace(0, len(ids) - 1, num=min(64, len(ids))).astype(np.int64)
             mine = as_tensor(features.gather(some)).cpu().numpy()
-        seeds = int(comm.all_reduce(np.array([len(own.train_idx)], np.int64), phase="set-up")[0])
+            train, of_all = ids[own.train_idx], np.asarray(self.dataset.train_idx)
+        counts = comm.all_reduce(np.array([len(train), train.sum()], np.int64), phase="set-up")
         theirs = as_tensor(self.features.gather(ids[some])).cpu().numpy()
         with collective(comm, call="a look at the parts"):
             expected, hint = f"those of {self.dataset.name!r}", "Make the parts of this data set, split and scaling."
-            if seeds != len(self.dataset.train_idx):
-                given = f"parts with {seeds} train vertices of {len(self.dataset.train_idx)}"
+            if counts.tolist() != [len(of_all), of_all.sum()]:  # their sum tells a part that two ranks have
+                given = f"parts with {counts[0]} train vertices, not those {len(of_all)}"
                 raise InputError(argument="part", given=given, expected=expected, hint=hint)
             if self.features.stored_dtype == features.stored_dtype and not np.array_equal(mine, theirs):
                 given = f"part {own.meta.get('part')} with other features"

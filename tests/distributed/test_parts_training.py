@@ -169,7 +169,7 @@ SOME = DATA.train_idx[UNEVEN[DATA.train_idx] == 1][:9]
         ({"batches": "local"}, "^batches: got 'local'"),
         ({"part": 3}, "^part: got 3"),
         ({"part": part_dataset(sp.load_dataset("planted:60"), np.arange(60) % 3, 3, 1, hops=2)}, "with 60 vertices"),
-        ({"part": cut(train_idx=np.setdiff1d(DATA.train_idx, SOME))}, "train vertices of 240"),
+        ({"part": cut(train_idx=np.setdiff1d(DATA.train_idx, SOME))}, "train vertices, not those 240"),
         ({"part": cut(train_idx=DATA.test_idx, test_idx=DATA.train_idx)}, "other train vertices"),
         ({"part": cut(y=DATA.y[::-1])}, "other labels"),
         ({"part": cut(x=DATA.x + 1)}, "part 1 with other features"),
@@ -184,6 +184,52 @@ def test_a_part_that_does_not_fit_is_refused_on_all_ranks(changes, match):
         with pytest.raises(InputError, match=match):
             trainer_of(comm, **mine)
         return True
+
+    assert run_threads(RANKS, body, TIMEOUT) == [True] * RANKS
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda ids: ids[:-5], r"^original_ids: got \d+ ids"),
+        (lambda ids: ids.astype(float) + 0.5, "^original_ids"),
+    ],
+)
+def test_ids_of_a_part_that_cannot_be(change, match):
+    def body(comm):
+        part = part_dataset(DATA, UNEVEN, RANKS, comm.rank, hops=2)
+        bad = part._replace(original_ids=change(part.original_ids))
+        with pytest.raises(SpSampleError, match=match):
+            trainer_of(comm, part=bad if comm.rank == 1 else part)
+        return True
+
+    assert run_threads(RANKS, body, TIMEOUT) == [True] * RANKS
+
+
+def test_a_part_that_two_ranks_have_is_refused():
+    """Though there are as many train vertices as in the data set."""
+    parts = np.arange(DATA.graph.num_nodes) % 2
+    parts[DATA.train_idx] = np.arange(len(DATA.train_idx)) % 2
+
+    def body(comm):
+        twice = part_dataset(DATA, parts, 2, 0, hops=2)
+        with pytest.raises(InputError, match="not those 240"):
+            trainer_of(comm, part=twice)
+        return True
+
+    assert run_threads(2, body, TIMEOUT) == [True] * 2
+
+
+def test_a_cache_that_one_rank_cannot_have_is_refused_on_all():
+    """The budget has room for the map of a small part, not for that of a large one."""
+
+    def body(comm):
+        size = len(part_dataset(DATA, UNEVEN, RANKS, comm.rank, hops=2).original_ids)
+        sizes = comm.all_gather(np.array([size]))[:, 0]
+        budget = int(sizes.max() // 4 + 16)
+        with pytest.raises(InputError, match=r"^budget: got .*\(on rank \d\)"):
+            trainer_of(comm, cache_budget=budget)
+        return sizes.max() > sizes.min()
 
     assert run_threads(RANKS, body, TIMEOUT) == [True] * RANKS
 
